@@ -1,0 +1,292 @@
+//! The file as typed: tables, keys and values, each with its place.
+
+use super::error::{Error, Fault};
+
+/// A piece of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot<'a> {
+    /// The bytes.
+    pub text: &'a [u8],
+    /// Where they begin in the file.
+    pub offset: usize,
+}
+
+impl<'a> Spot<'a> {
+    /// An error about this piece.
+    pub fn error(self, fault: Fault) -> Error<'a> {
+        Error { offset: self.offset, text: self.text, fault }
+    }
+}
+
+/// A value.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// A string, without its quotes.
+    Quoted(Spot<'a>),
+    /// Anything without quotes: a number, `true`, or a mistake.
+    Bare(Spot<'a>),
+    /// An array.
+    Array(Array<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// The text of a scalar, or the whole array.
+    pub fn spot(&self) -> Spot<'a> {
+        match self {
+            Self::Quoted(spot) | Self::Bare(spot) => *spot,
+            Self::Array(array) => array.inner,
+        }
+    }
+}
+
+/// One thing that the file says.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// `[name]`.
+    Table(Spot<'a>),
+    /// `[[name]]`.
+    TableArray(Spot<'a>),
+    /// `key = value`.
+    Entry {
+        /// The key.
+        key: Spot<'a>,
+        /// Its value.
+        value: Value<'a>,
+    },
+}
+
+/// An array of scalars whose syntax has been checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Array<'a> {
+    inner: Spot<'a>,
+}
+
+impl<'a> Array<'a> {
+    /// The elements, scalars all.
+    pub fn elements(&self) -> impl Iterator<Item = Value<'a>> + Clone + use<'a> {
+        let mut cursor = Cursor { text: self.inner.text, at: 0, base: self.inner.offset };
+        core::iter::from_fn(move || {
+            cursor.skip_blank_lines();
+            if cursor.peek() == Some(b',') {
+                cursor.bump(1);
+                cursor.skip_blank_lines();
+            }
+            cursor.peek()?;
+            cursor.scalar().ok()
+        })
+    }
+
+    /// Whether it has no element.
+    pub fn is_empty(&self) -> bool {
+        self.elements().next().is_none()
+    }
+}
+
+/// Reads the items of a file in order. After an error it goes on behind the faulty line or array.
+pub struct Items<'a> {
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Items<'a> {
+    /// The items of a text.
+    pub fn of(text: &'a [u8]) -> Self {
+        let base = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        Self { cursor: Cursor { text, at: base, base: 0 } }
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Result<Item<'a>, Error<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.cursor.skip_blank_lines();
+        let first = self.cursor.peek()?;
+        let item = if first == b'[' { self.cursor.table() } else { self.cursor.entry() };
+        Some(item.and_then(|item| self.cursor.end_of_line().map(|()| item)).inspect_err(|_| self.cursor.skip_line()))
+    }
+}
+
+#[derive(Clone)]
+struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+    /// Offset of `text` in the file.
+    base: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn bump(&mut self, by: usize) {
+        self.at = self.at.saturating_add(by).min(self.text.len());
+    }
+
+    fn take(&mut self, len: usize) -> Spot<'a> {
+        let spot = Spot { text: self.rest().get(..len).unwrap_or_default(), offset: self.base.saturating_add(self.at) };
+        self.bump(len);
+        spot
+    }
+
+    /// The longest run of bytes for which `wanted` holds.
+    fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> Spot<'a> {
+        let len = self.rest().iter().position(|c| !wanted(*c)).unwrap_or(self.rest().len());
+        self.take(len)
+    }
+
+    fn skip_blanks(&mut self) {
+        self.take_while(|c| c == b' ' || c == b'\t');
+    }
+
+    fn skip_line(&mut self) {
+        self.take_while(|c| c != b'\n');
+    }
+
+    /// Blanks, comments and line ends.
+    fn skip_blank_lines(&mut self) {
+        loop {
+            self.take_while(|c| matches!(c, b' ' | b'\t' | b'\n' | b'\r'));
+            if self.peek() != Some(b'#') {
+                return;
+            }
+            self.skip_line();
+        }
+    }
+
+    fn end_of_line(&mut self) -> Result<(), Error<'a>> {
+        self.skip_blanks();
+        let rest = self.clone().take_while(|c| c != b'\n');
+        match rest.text.trim_ascii_end() {
+            [] | [b'#', ..] => {
+                self.skip_line();
+                Ok(())
+            }
+            text => Err(Spot { text, ..rest }.error(Fault::TrailingText)),
+        }
+    }
+
+    fn table(&mut self) -> Result<Item<'a>, Error<'a>> {
+        let line = self.clone().take_while(|c| c != b'\n' && c != b'#');
+        let whole = Spot { text: line.text.trim_ascii_end(), ..line };
+        let array = self.rest().starts_with(b"[[");
+        let brackets = if array { 2 } else { 1 };
+        self.bump(brackets);
+        self.skip_blanks();
+        let name = self.take_while(is_key);
+        self.skip_blanks();
+        let closing = self.take_while(|c| c == b']');
+        if name.text.is_empty() || closing.text.len() != brackets {
+            return Err(whole.error(Fault::NotAnEntry));
+        }
+        Ok(if array { Item::TableArray(name) } else { Item::Table(name) })
+    }
+
+    fn entry(&mut self) -> Result<Item<'a>, Error<'a>> {
+        let line = self.clone().take_while(|c| c != b'\n' && c != b'#');
+        let whole = Spot { text: line.text.trim_ascii_end(), ..line };
+        let key = self.take_while(is_key);
+        self.skip_blanks();
+        match self.peek() {
+            Some(b'=') if !key.text.is_empty() => self.bump(1),
+            Some(b'.' | b'"' | b'\'') => return Err(whole.error(Fault::FancyKey)),
+            _ => return Err(whole.error(Fault::NotAnEntry)),
+        }
+        self.skip_blanks();
+        let value = match self.peek() {
+            Some(b'[') => Value::Array(self.array()?),
+            None | Some(b'\n' | b'\r' | b'#') => return Err(key.error(Fault::NoValue)),
+            Some(_) => self.scalar()?,
+        };
+        Ok(Item::Entry { key, value })
+    }
+
+    fn scalar(&mut self) -> Result<Value<'a>, Error<'a>> {
+        match self.peek() {
+            Some(quote @ (b'"' | b'\'')) => self.string(quote).map(Value::Quoted),
+            Some(b'{') => Err(self.take_while(|c| !matches!(c, b'\n' | b'}')).error(Fault::InlineTable)),
+            Some(b'[') => Err(self.take(1).error(Fault::NestedArray)),
+            _ => {
+                let word = self.take_while(|c| !matches!(c, b' ' | b'\t' | b'\n' | b'\r' | b',' | b']' | b'#' | b'['));
+                if word.text.is_empty() { Err(self.take(1).error(Fault::Comma)) } else { Ok(Value::Bare(word)) }
+            }
+        }
+    }
+
+    fn string(&mut self, quote: u8) -> Result<Spot<'a>, Error<'a>> {
+        if self.rest().starts_with(&[quote, quote, quote]) {
+            return Err(self.take(3).error(Fault::LongString));
+        }
+        let line = self.clone().take_while(|c| c != b'\n');
+        self.bump(1);
+        let text = self.take_while(|c| c != quote && c != b'\n');
+        if self.peek() != Some(quote) {
+            return Err(Spot { text: line.text.trim_ascii_end(), ..line }.error(Fault::OpenString));
+        }
+        self.bump(1);
+        if quote == b'"' && text.text.contains(&b'\\') {
+            return Err(text.error(Fault::Escape));
+        }
+        Ok(text)
+    }
+
+    fn array(&mut self) -> Result<Array<'a>, Error<'a>> {
+        let opening = self.take(1);
+        let start = self.at;
+        let result = self.array_body(opening, start);
+        if result.is_err() {
+            // Go on behind the array, or else each of its further lines would be a fault of its own.
+            self.at = start;
+            let before_next = self.take_while(|c| !matches!(c, b']' | b'='));
+            if self.peek() != Some(b']') {
+                self.at = before_next.offset.saturating_sub(self.base);
+            }
+        }
+        result
+    }
+
+    fn array_body(&mut self, opening: Spot<'a>, start: usize) -> Result<Array<'a>, Error<'a>> {
+        let mut after_value = false;
+        loop {
+            self.skip_blank_lines();
+            match self.peek() {
+                None => return Err(opening.error(Fault::OpenArray)),
+                Some(b']') => {
+                    let text = self.text.get(start..self.at).unwrap_or_default();
+                    self.bump(1);
+                    return Ok(Array { inner: Spot { text, offset: self.base.saturating_add(start) } });
+                }
+                Some(b'=') => return Err(opening.error(Fault::OpenArray)),
+                Some(b',') if after_value => {
+                    self.bump(1);
+                    after_value = false;
+                }
+                Some(_) if after_value => {
+                    let next = self.clone().take_while(|c| !matches!(c, b' ' | b'\n' | b',' | b']'));
+                    let fault = if self.looks_like_entry() { opening.error(Fault::OpenArray) } else { next.error(Fault::Comma) };
+                    return Err(fault);
+                }
+                Some(_) => {
+                    self.scalar()?;
+                    after_value = true;
+                }
+            }
+        }
+    }
+
+    /// Whether the next thing is `key =` or a table: then the array before it was not closed.
+    fn looks_like_entry(&self) -> bool {
+        let mut ahead = self.clone();
+        let key = ahead.take_while(is_key);
+        ahead.skip_blanks();
+        ahead.peek() == Some(b'[') || (!key.text.is_empty() && ahead.peek() == Some(b'='))
+    }
+}
+
+fn is_key(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || c == b'_' || c == b'-'
+}

@@ -1,0 +1,353 @@
+//! The copies of the driver library in this process, a slot for each.
+//!
+//! More than one can be loaded (a compat package, a wheel's own, WSL's shim), and a call must reach the
+//! copy whose handle was asked (C11). Each hook is therefore generated once for each slot. Slot 0 is no
+//! copy but "whatever stands behind us": it serves programs that are linked to the driver while another
+//! preload with the same hooks stands between, and those for which no copy is loaded at all.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use cuvisor_policy::device::{MAX_GPUS, PciId, Uuid};
+use cuvisor_policy::guard::Seen;
+use libloading::os::unix::Library;
+
+use crate::sys::Module;
+use crate::table::{COUNT, HOOKS, Hook};
+
+/// A result code of the driver.
+pub type Code = c_int;
+
+/// Codes that the library itself answers.
+pub mod code {
+    use super::Code;
+    /// CUDA_ERROR_NOT_INITIALIZED
+    pub const NOT_INITIALIZED: Code = 3;
+    /// CUDA_ERROR_DEVICE_UNAVAILABLE
+    pub const DEVICE_UNAVAILABLE: Code = 46;
+    /// CUDA_ERROR_NO_DEVICE
+    pub const NO_DEVICE: Code = 100;
+    /// CUDA_ERROR_INVALID_DEVICE
+    pub const INVALID_DEVICE: Code = 101;
+}
+
+/// How many slots there are: slot 0 and up to seven copies. A copy beyond is not hooked; its devices
+/// are still those of the environment.
+pub const SLOTS: usize = 8;
+
+/// What is known about the devices that a copy shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// No `cuInit` came through us, and nothing has been looked at.
+    Unseen,
+    /// Looked at; [`Slot::outside`] has a bit for each device outside the policy.
+    Known,
+    /// Our `cuInit` answered that there is no device, although the driver has some.
+    Refused,
+}
+
+/// One copy of the driver.
+pub struct Slot {
+    /// Where the copy is mapped; 0 while the slot is free.
+    base: AtomicUsize,
+    real: [AtomicPtr<c_void>; COUNT],
+    uuid: AtomicPtr<c_void>,
+    pci: AtomicPtr<c_void>,
+    verdict: AtomicU8,
+    /// A bit for each visible device that the policy does not give.
+    pub outside: AtomicU64,
+    /// A bit for each ordinal whose `cuDeviceGet` needs no more thought: allowed, and logged.
+    pub settled: AtomicU64,
+    /// First touches that have been logged: a bit for each device.
+    pub got: AtomicU64,
+    /// The same for contexts.
+    pub used: AtomicU64,
+    /// The same for calls that failed or were refused.
+    pub failed: AtomicU64,
+    seen: [SeenCell; MAX_GPUS],
+    seen_count: AtomicU32,
+}
+
+/// A [`Seen`] that threads may write at once: they all write what the driver told them, which is the same.
+struct SeenCell {
+    handle: AtomicI32,
+    uuid: [AtomicU64; 2],
+    pci: AtomicU64,
+    known: AtomicU8,
+}
+
+static SLOT_LIST: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+
+impl SeenCell {
+    const fn new() -> Self {
+        Self { handle: AtomicI32::new(0), uuid: [const { AtomicU64::new(0) }; 2], pci: AtomicU64::new(0), known: AtomicU8::new(0) }
+    }
+}
+
+/// The slot of this number.
+#[inline]
+pub fn slot(number: usize) -> &'static Slot {
+    // Numbers come from const generics below SLOTS; the last slot stands in for any other.
+    let [rest @ .., last] = &SLOT_LIST;
+    rest.get(number).unwrap_or(last)
+}
+
+/// All slots.
+pub fn slots() -> impl Iterator<Item = (usize, &'static Slot)> {
+    SLOT_LIST.iter().enumerate()
+}
+
+/// The slot for callers of our exported names: the copy that stands directly behind us, else slot 0.
+pub fn behind_us() -> &'static Slot {
+    static CACHE: AtomicUsize = AtomicUsize::new(0);
+    let cached = CACHE.load(Ordering::Acquire);
+    if cached != 0 {
+        return slot(cached.wrapping_sub(1));
+    }
+    let next = crate::sys::lookup(libc::RTLD_NEXT, Hook::Init.name());
+    let copy = if next.is_null() { loaded_copy() } else { slot_of(next) };
+    if let Some(number) = copy {
+        CACHE.store(number.wrapping_add(1), Ordering::Release);
+    }
+    slot(copy.unwrap_or_default())
+}
+
+/// A copy that is loaded but not in the scope behind us: a library that was opened with RTLD_LOCAL and
+/// is linked to the driver calls our exported names all the same. With no copy loaded, none is: the
+/// caller then gets error 100.
+fn loaded_copy() -> Option<usize> {
+    // SAFETY: RTLD_NOLOAD opens only what is loaded already, so no initialiser runs.
+    let library = unsafe { Library::open(Some("libcuda.so.1\0"), libc::RTLD_NOLOAD | libc::RTLD_LAZY) }.ok()?;
+    let handle = library.into_raw();
+    slot_of(crate::sys::lookup(handle, Hook::Init.name()))
+}
+
+/// The number of the slot for the driver copy that a function lies in, taken if it is new; none where
+/// the function lies in something else (another preload), or all slots are taken.
+pub fn slot_of(function: *const c_void) -> Option<usize> {
+    let module = Module::of(function)?;
+    // A driver has this function itself; a library that only wraps some of the driver's has not.
+    let version = crate::sys::lookup(module.handle, c"cuDriverGetVersion");
+    if Module::of(version)?.base != module.base {
+        return None;
+    }
+    let (number, slot) = slots().skip(1).find(|(_, slot)| {
+        let taken = slot.base.compare_exchange(0, module.base, Ordering::AcqRel, Ordering::Acquire);
+        taken.is_ok() || taken == Err(module.base)
+    })?;
+    slot.learn(&module);
+    Some(number)
+}
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            base: AtomicUsize::new(0),
+            real: [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT],
+            uuid: AtomicPtr::new(core::ptr::null_mut()),
+            pci: AtomicPtr::new(core::ptr::null_mut()),
+            verdict: AtomicU8::new(0),
+            outside: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            got: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            seen: [const { SeenCell::new() }; MAX_GPUS],
+            seen_count: AtomicU32::new(0),
+        }
+    }
+
+    /// Looks the copy's functions up. It is done again for a copy that is known: another file may have
+    /// been loaded at the address since.
+    fn learn(&self, module: &Module) {
+        let own = |name: &CStr| {
+            let found = crate::sys::lookup(module.handle, name);
+            let here = Module::of(found).is_some_and(|m| m.base == module.base);
+            if here { found } else { core::ptr::null_mut() }
+        };
+        for (place, (_, name)) in self.real.iter().zip(HOOKS) {
+            place.store(own(name), Ordering::Release);
+        }
+        let uuid = [c"cuDeviceGetUuid_v2", c"cuDeviceGetUuid"].into_iter().map(own).find(|f| !f.is_null());
+        self.uuid.store(uuid.unwrap_or(core::ptr::null_mut()), Ordering::Release);
+        self.pci.store(own(c"cuDeviceGetPCIBusId"), Ordering::Release);
+    }
+
+    /// The real function behind a hook; NULL where there is none.
+    #[inline]
+    pub fn real(&self, hook: Hook) -> *mut c_void {
+        let known = self.real.get(hook.index()).map_or(core::ptr::null_mut(), |place| place.load(Ordering::Relaxed));
+        if !known.is_null() || self.base.load(Ordering::Relaxed) != 0 {
+            return known;
+        }
+        self.find_behind_us(hook)
+    }
+
+    #[cold]
+    fn find_behind_us(&self, hook: Hook) -> *mut c_void {
+        let found = crate::sys::lookup(libc::RTLD_NEXT, hook.name());
+        if let Some(place) = self.real.get(hook.index()) {
+            place.store(found, Ordering::Release);
+        }
+        found
+    }
+
+    /// The hook whose real function in this copy is `function`.
+    pub fn hook_of(&self, function: *const c_void) -> Option<Hook> {
+        let same = |place: &AtomicPtr<c_void>| core::ptr::eq(place.load(Ordering::Acquire), function) && !function.is_null();
+        self.real.iter().zip(HOOKS).find(|(place, _)| same(place)).map(|(_, (hook, _))| hook)
+    }
+
+    /// The real function as a Rust function pointer.
+    fn function<F: Copy>(&self, hook: Hook) -> Option<F> {
+        typed(self.real(hook))
+    }
+
+    /// Calls the real `cuInit`; none where there is none.
+    pub fn init(&self, flags: c_uint) -> Option<Code> {
+        let function: unsafe extern "C" fn(c_uint) -> Code = self.function(Hook::Init)?;
+        // SAFETY: the driver's cuInit takes any flags.
+        Some(unsafe { function(flags) })
+    }
+
+    /// Calls the real `cuDeviceGet` with the program's own pointer.
+    #[inline]
+    pub fn device_get(&self, out: *mut c_int, ordinal: c_int) -> Option<Code> {
+        let function: unsafe extern "C" fn(*mut c_int, c_int) -> Code = self.function(Hook::DeviceGet)?;
+        // SAFETY: `out` is what the program passed or a place of ours; the driver checks it for NULL (C14).
+        Some(unsafe { function(out, ordinal) })
+    }
+
+    /// Calls the real `cuDeviceGetCount`.
+    pub fn device_count(&self, out: *mut c_int) -> Option<Code> {
+        let function: unsafe extern "C" fn(*mut c_int) -> Code = self.function(Hook::DeviceGetCount)?;
+        // SAFETY: as for `device_get`.
+        Some(unsafe { function(out) })
+    }
+
+    /// Calls the real `cuDeviceGetByPCIBusId`.
+    pub fn device_by_pci(&self, out: *mut c_int, id: *const c_char) -> Option<Code> {
+        let function: unsafe extern "C" fn(*mut c_int, *const c_char) -> Code = self.function(Hook::DeviceGetByPciBusId)?;
+        // SAFETY: both pointers are the program's or places of ours; the driver checks them for NULL.
+        Some(unsafe { function(out, id) })
+    }
+
+    /// The device of a handle that the driver has shown.
+    pub fn device_of(&self, handle: c_int) -> Option<Seen> {
+        self.visible().find(|seen| seen.handle == handle)
+    }
+
+    /// The devices that the driver has shown.
+    pub fn visible(&self) -> impl Iterator<Item = Seen> {
+        let count = usize::try_from(self.seen_count.load(Ordering::Acquire)).unwrap_or_default();
+        (0i32..).zip(self.seen.iter().take(count)).map(|(ordinal, cell)| cell.load(ordinal))
+    }
+
+    /// Asks the driver which devices it shows now; none where it is not initialised.
+    pub fn look(&self) -> Option<()> {
+        let mut count: c_int = 0;
+        if self.device_count(&raw mut count)? != 0 {
+            return None;
+        }
+        let mut kept = 0u32;
+        for (cell, ordinal) in self.seen.iter().zip(0..count) {
+            let mut handle: c_int = 0;
+            if self.device_get(&raw mut handle, ordinal)? != 0 {
+                break;
+            }
+            cell.store(handle, self.uuid_of(handle), self.pci_of(handle));
+            kept = kept.saturating_add(1);
+        }
+        self.seen_count.store(kept, Ordering::Release);
+        Some(())
+    }
+
+    fn uuid_of(&self, handle: c_int) -> Option<Uuid> {
+        let function: unsafe extern "C" fn(*mut [u8; 16], c_int) -> Code = typed(self.uuid.load(Ordering::Acquire))?;
+        let mut bytes = [0u8; 16];
+        // SAFETY: the function writes 16 bytes, a CUuuid, and takes a handle that the driver gave.
+        let result = unsafe { function(&raw mut bytes, handle) };
+        (result == 0).then_some(Uuid(bytes))
+    }
+
+    fn pci_of(&self, handle: c_int) -> Option<PciId> {
+        let function: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code = typed(self.pci.load(Ordering::Acquire))?;
+        let mut text = [0u8; 32];
+        // SAFETY: the function writes at most the 32 bytes that it is told of, with a NUL among them.
+        let result = unsafe { function(text.as_mut_ptr().cast(), 32, handle) };
+        let text = text.split(|c| *c == 0).next().unwrap_or_default();
+        PciId::parse(text).filter(|_| result == 0)
+    }
+
+    /// What is known about this copy's devices.
+    pub fn verdict(&self) -> Verdict {
+        match self.verdict.load(Ordering::Acquire) {
+            0 => Verdict::Unseen,
+            1 => Verdict::Known,
+            _ => Verdict::Refused,
+        }
+    }
+
+    /// Notes what is known now.
+    pub fn judge(&self, verdict: Verdict, outside: u64) {
+        self.outside.store(outside, Ordering::Release);
+        self.verdict.store(verdict as u8, Ordering::Release);
+    }
+
+    /// The file that the copy was loaded from.
+    pub fn module(&self) -> Option<Module> {
+        Module::of(self.real(Hook::Init))
+    }
+
+    /// Forgets what was logged, for a forked child: its touches are its own.
+    pub fn forget_touches(&self) {
+        for touched in [&self.settled, &self.got, &self.used, &self.failed] {
+            touched.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A non-NULL pointer as a function pointer of type `F`.
+fn typed<F: Copy>(function: *mut c_void) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    if function.is_null() {
+        return None;
+    }
+    // SAFETY: `F` is as large as a pointer, and every caller names the type that the driver's header gives to the name looked up.
+    Some(unsafe { core::mem::transmute_copy::<*mut c_void, F>(&function) })
+}
+
+/// The real function of a hook as a function pointer of the caller's type.
+pub fn typed_real<F: Copy>(slot: &Slot, hook: Hook) -> Option<F> {
+    slot.function(hook)
+}
+
+impl SeenCell {
+    fn store(&self, handle: c_int, uuid: Option<Uuid>, pci: Option<PciId>) {
+        self.handle.store(handle, Ordering::Relaxed);
+        let bytes = uuid.map_or([0; 16], |u| u.0);
+        for (place, half) in self.uuid.iter().zip(bytes.as_chunks::<8>().0) {
+            place.store(u64::from_be_bytes(*half), Ordering::Relaxed);
+        }
+        let packed = pci.map_or(0, |p| {
+            u64::from(p.domain) << 32 | u64::from(p.bus) << 16 | u64::from(p.device) << 8 | u64::from(p.function)
+        });
+        self.pci.store(packed, Ordering::Relaxed);
+        self.known.store(u8::from(uuid.is_some()) | u8::from(pci.is_some()) << 1, Ordering::Release);
+    }
+
+    fn load(&self, ordinal: c_int) -> Seen {
+        let known = self.known.load(Ordering::Acquire);
+        let mut bytes = [0u8; 16];
+        for (chunk, half) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&self.uuid) {
+            *chunk = half.load(Ordering::Relaxed).to_be_bytes();
+        }
+        let packed = self.pci.load(Ordering::Relaxed).to_be_bytes();
+        let [d3, d2, d1, d0, _, bus, device, function] = packed;
+        Seen {
+            ordinal,
+            handle: self.handle.load(Ordering::Relaxed),
+            uuid: (known & 1 != 0).then_some(Uuid(bytes)),
+            pci: (known & 2 != 0).then_some(PciId { domain: u32::from_be_bytes([d3, d2, d1, d0]), bus, device, function }),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! An event in the life of a process, and the line that tells it.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+use cuvisor_policy::file::policy::Mode;
+use cuvisor_policy::guard::Seen;
+use cuvisor_policy::record::{self, Line};
+
+use crate::apply::{Outcome, Value};
+use crate::driver::{Code, Slot};
+use crate::facts;
+use crate::life::{self, COUNTS};
+use crate::sink;
+use crate::state::State;
+use crate::sys::{self, Module};
+use crate::table::Hook;
+
+/// A `cuInit`.
+pub struct Init<'a> {
+    /// The copy that was called.
+    pub slot: &'a Slot,
+    /// Who called.
+    pub caller: *const c_void,
+    /// Request and list.
+    pub outcome: &'a Outcome,
+    /// What the program was answered.
+    pub result: Code,
+    /// A bit for each visible device outside the policy.
+    pub outside: u64,
+}
+
+/// What a call was about.
+#[derive(Clone, Copy)]
+pub enum Subject {
+    /// A device that the driver has shown.
+    Device(Seen),
+    /// An ordinal or handle that it has not shown.
+    Ordinal(c_int),
+    /// Nothing that has a number.
+    None,
+}
+
+impl Subject {
+    /// The ordinal; one that no device has where there is none.
+    pub fn ordinal(&self) -> c_int {
+        match self {
+            Self::Device(seen) => seen.ordinal,
+            Self::Ordinal(ordinal) => *ordinal,
+            Self::None => -1,
+        }
+    }
+}
+
+/// A call about one device.
+pub struct Touch<'a> {
+    /// Which device.
+    pub subject: Subject,
+    /// What the program was answered.
+    pub result: Code,
+    /// The function.
+    pub call: Hook,
+    /// Who called.
+    pub caller: *const c_void,
+    /// The copy that was called.
+    pub slot: &'a Slot,
+}
+
+/// The events.
+#[derive(Clone, Copy)]
+pub enum Kind<'a> {
+    /// `cuInit`.
+    Init(&'a Init<'a>),
+    /// The first `cuDeviceGet` of a device.
+    Device(&'a Touch<'a>),
+    /// The first context on a device.
+    Context(&'a Touch<'a>),
+    /// A call that the policy does not allow.
+    Denied(&'a Touch<'a>),
+    /// CUDA was used under a broken policy.
+    PolicyError,
+    /// The end of a process that used CUDA.
+    Exit,
+}
+
+impl Kind<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Init(_) => "init",
+            Self::Device(_) => "device",
+            Self::Context(_) => "context",
+            Self::Denied(_) => "denied",
+            Self::PolicyError => "policy_error",
+            Self::Exit => "exit",
+        }
+    }
+}
+
+/// Events that no sink took since the last one that one did.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Describes an event and hands it to the sinks.
+pub fn write(state: &State, kind: Kind<'_>) {
+    if !sink::is_wanted(state) {
+        return;
+    }
+    let mut line = Line::new();
+    head(&mut line, state, &kind);
+    match kind {
+        Kind::Init(init) => init_members(&mut line, state, init),
+        Kind::Device(touch) | Kind::Context(touch) => touch_members(&mut line, touch, None),
+        Kind::Denied(touch) => touch_members(&mut line, touch, Some(state)),
+        Kind::PolicyError => line.string("reason", state.broken.as_bytes()),
+        Kind::Exit => exit_members(&mut line),
+    }
+    let dropped = DROPPED.swap(0, Ordering::Relaxed);
+    if dropped != 0 {
+        line.number("dropped", signed(dropped));
+    }
+    if !sink::append(state, line.finish()) {
+        DROPPED.fetch_add(dropped.saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+fn head(line: &mut Line, state: &State, kind: &Kind<'_>) {
+    let (seconds, nanos) = sys::now();
+    line.string("schema", record::SCHEMA.as_bytes());
+    line.string("time", record::utc(seconds, nanos).as_bytes());
+    line.string("event", kind.name().as_bytes());
+    line.string("outcome", outcome(state, kind).as_bytes());
+    line.number("pid", i64::from(sys::process()));
+    line.number("ppid", i64::from(sys::parent()));
+    match facts::start_time() {
+        Some(ticks) => line.number("start_time", signed(ticks)),
+        None => line.null("start_time"),
+    }
+    line.number("uid", i64::from(sys::user()));
+    line.number("euid", i64::from(sys::effective_user()));
+    line.string("exe", facts::executable().as_bytes());
+    line.array("argv", |line| {
+        let whole = state.argv.as_bytes();
+        let arguments = whole.strip_suffix(b"\0").unwrap_or(whole);
+        if !whole.is_empty() {
+            arguments.split(|c| *c == 0).for_each(|argument| line.element(argument));
+        }
+    });
+    if state.argv.is_cut() {
+        line.boolean("argv_cut", true);
+    }
+    line.string("policy", state.policy.as_bytes());
+    line.string_or_null("rule", state.rule.as_ref().map(|name| name.as_bytes()));
+    if !state.ignored.is_empty() && matches!(kind, Kind::Init(_) | Kind::PolicyError) {
+        line.array("ignored", |line| state.ignored.as_bytes().split(|c| *c == b',').for_each(|name| line.element(name)));
+    }
+    if life::is_forked() {
+        line.boolean("forked_after_init", true);
+    }
+}
+
+fn outcome(state: &State, kind: &Kind<'_>) -> &'static str {
+    match (state.mode, kind) {
+        (Mode::Audit, _) => "audited",
+        (_, Kind::Init(init)) if !init.outcome.in_force => "failed(the environment cannot be written)",
+        (_, Kind::Init(init)) if init.outside != 0 => "denied",
+        (_, Kind::Denied(_) | Kind::PolicyError) => "denied",
+        _ => "enforced",
+    }
+}
+
+fn init_members(line: &mut Line, state: &State, init: &Init<'_>) {
+    result(line, init.result);
+    let bytes = |value: &Option<Value>| value.map(|v| cuvisor_policy::buffer::Text::<4096>::of(v.as_bytes()));
+    let (request, effective) = (bytes(&init.outcome.request), bytes(&init.outcome.effective));
+    line.string_or_null("request", request.as_ref().map(|v| v.as_bytes()));
+    line.string_or_null("effective", effective.as_ref().map(|v| v.as_bytes()));
+    line.boolean("changed", request.as_ref().map(|v| v.as_bytes()) != effective.as_ref().map(|v| v.as_bytes()));
+    line.boolean("rewritten", init.outcome.written);
+    if let Some(reason) = init.outcome.reason {
+        line.string("reason", reason.text().as_bytes());
+    }
+    caller(line, init.caller);
+    driver(line, init.slot);
+    line.array("devices", |line| {
+        if init.result == 0 || init.outside != 0 {
+            init.slot.visible().for_each(|seen| line.item(|line| device(line, &seen)));
+        }
+    });
+    let _ = state;
+}
+
+fn touch_members(line: &mut Line, touch: &Touch<'_>, denied: Option<&State>) {
+    result(line, touch.result);
+    line.string("call", touch.call.name().to_bytes());
+    if let Some(state) = denied {
+        line.string("reason", b"the driver shows a device outside the policy");
+        line.string("allowed", state.rights.devices.text());
+    }
+    caller(line, touch.caller);
+    driver(line, touch.slot);
+    match touch.subject {
+        Subject::Device(seen) => line.object("device", |line| device(line, &seen)),
+        Subject::Ordinal(ordinal) => line.object("device", |line| line.number("ordinal", i64::from(ordinal))),
+        Subject::None => line.null("device"),
+    }
+}
+
+fn exit_members(line: &mut Line) {
+    line.seconds("seconds", life::since_begin());
+    line.object("calls", |line| {
+        for (name, counter) in [("init", &COUNTS.init), ("device", &COUNTS.device), ("context", &COUNTS.context), ("denied", &COUNTS.denied)] {
+            line.number(name, signed(counter.load(Ordering::Relaxed)));
+        }
+    });
+}
+
+fn result(line: &mut Line, code: Code) {
+    line.number("result", i64::from(code));
+    line.string_or_null("result_name", record::result_name(code).map(str::as_bytes));
+}
+
+/// The library that a return address lies in.
+fn caller(line: &mut Line, address: *const c_void) {
+    match Module::of(address) {
+        Some(module) => line.string("caller", module.file_name()),
+        None => line.null("caller"),
+    }
+}
+
+fn driver(line: &mut Line, slot: &Slot) {
+    match slot.module() {
+        Some(module) => line.string("driver", module.name.as_bytes()),
+        None => line.null("driver"),
+    }
+}
+
+fn device(line: &mut Line, seen: &Seen) {
+    line.number("ordinal", i64::from(seen.ordinal));
+    let uuid = seen.uuid.map(|uuid| {
+        let mut text = cuvisor_policy::buffer::Text::<40>::of(b"GPU-");
+        text.push(&uuid.text());
+        text
+    });
+    line.string_or_null("uuid", uuid.as_ref().map(|text| text.as_bytes()));
+    let pci = seen.pci.map(|pci| pci.text());
+    line.string_or_null("pci", pci.as_ref().map(|text| text.as_bytes()));
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

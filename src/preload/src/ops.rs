@@ -1,0 +1,268 @@
+//! What each hook does, in safe code.
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use cuvisor_policy::device::{Devices, Kind as SelectorKind, MAX_GPUS};
+use cuvisor_policy::file::policy::Calls;
+use cuvisor_policy::guard::{self, Seen};
+
+use crate::apply::{self, Outcome};
+use crate::driver::{self, Code, Slot, Verdict, code};
+use crate::event::{self, Init, Kind, Subject, Touch};
+use crate::life::{self, COUNTS};
+use crate::nest;
+use crate::state::{self, State};
+use crate::sys::{self, keep_errno};
+use crate::table::Hook;
+use crate::{inventory, sink};
+
+/// `cuInit`: puts the policy into the environment, calls the driver, and looks at what it shows.
+pub fn init(slot: &Slot, flags: c_uint, caller: *const c_void) -> Code {
+    let state = state::get();
+    let nest = if state.active { keep_errno(nest::enter) } else { None };
+    if nest.is_none() {
+        return slot.init(flags).unwrap_or(code::NO_DEVICE);
+    }
+    let outcome = keep_errno(|| {
+        life::begin();
+        life::count(&COUNTS.init);
+        report_broken(state);
+        apply::apply(state)
+    });
+    if !outcome.in_force {
+        keep_errno(|| log_init(state, slot, caller, &outcome, code::NO_DEVICE, 0));
+        return code::NO_DEVICE;
+    }
+    let result = slot.init(flags).unwrap_or(code::NO_DEVICE);
+    keep_errno(|| after_init(state, slot, caller, &outcome, result))
+}
+
+fn after_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome, result: Code) -> Code {
+    let outside = if result == 0 && slot.look().is_some() { outside(state, slot) } else { 0 };
+    let refused = outside != 0 && state.enforces();
+    if result == 0 {
+        slot.judge(if refused { Verdict::Refused } else { Verdict::Known }, outside);
+    }
+    let answer = if refused { code::NO_DEVICE } else { result };
+    log_init(state, slot, caller, outcome, answer, outside);
+    if outside != 0 {
+        let first = slot.visible().find(|seen| is_in(outside, seen.ordinal));
+        let touch = Touch { subject: first.map_or(Subject::None, Subject::Device), result: answer, call: Hook::Init, caller, slot };
+        deny(state, &touch);
+    }
+    answer
+}
+
+/// A bit for each visible device outside the policy.
+fn outside(state: &State, slot: &Slot) -> u64 {
+    let devices = &state.rights.devices;
+    let mut seen = [Seen { ordinal: 0, handle: 0, uuid: None, pci: None }; MAX_GPUS];
+    let count = seen.iter_mut().zip(slot.visible()).map(|(place, device)| *place = device).count();
+    let seen = seen.get(..count).unwrap_or_default();
+    let by_index = matches!(devices, Devices::List(_)) && devices.selectors().any(|s| s.kind() == SelectorKind::Index);
+    let inventory = if by_index { inventory::read(state) } else { None };
+    guard::outside(seen, devices, inventory.as_ref().filter(|inventory| !inventory.is_empty()))
+}
+
+/// The one event and the one line on stderr of a process that calls `cuInit` under a broken policy.
+fn report_broken(state: &State) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if state.broken.is_empty() || REPORTED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    event::write(state, Kind::PolicyError);
+    let mut line = cuvisor_policy::buffer::Text::<768>::of(b"cuvisor: no GPU for this process: ");
+    line.push_some(state.broken.as_bytes());
+    line.push_some(b"\n");
+    sys::complain(line.as_bytes());
+}
+
+/// Logs a `cuInit` if it is the first, or differs from the one before in result, request or list.
+fn log_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome, result: Code, outside: u64) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let fingerprint = fingerprint(slot, outcome, result);
+    let is_new = LAST.swap(fingerprint, Ordering::Relaxed) != fingerprint;
+    if sink::is_wanted(state) && (is_new || state.calls == Calls::All) {
+        event::write(state, Kind::Init(&Init { slot, caller, outcome, result, outside }));
+    }
+}
+
+/// A number that differs, in all likelihood, where anything that is logged does (FNV-1a).
+fn fingerprint(slot: &Slot, outcome: &Outcome, result: Code) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes.iter().chain(&[0]) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    add(&result.to_ne_bytes());
+    add(&sys::process().to_ne_bytes());
+    add(&core::ptr::from_ref(slot).addr().to_ne_bytes());
+    for value in [&outcome.request, &outcome.effective] {
+        add(&[u8::from(value.is_some())]);
+        add(value.as_ref().map(apply::Value::as_bytes).unwrap_or_default());
+    }
+    hash | 1
+}
+
+/// `cuDeviceGet`. Once an ordinal is settled nothing but the driver's own work is done.
+#[inline]
+pub fn device_get(slot: &Slot, out: *mut c_int, ordinal: c_int, caller: *const c_void) -> Code {
+    if is_in(slot.settled.load(Ordering::Relaxed), ordinal) {
+        return slot.device_get(out, ordinal).unwrap_or(code::NOT_INITIALIZED);
+    }
+    device(slot, Hook::DeviceGet, out, Subject::Ordinal(ordinal), caller, |out| slot.device_get(out, ordinal))
+}
+
+/// `cuDeviceGetByPCIBusId`.
+pub fn device_by_pci(slot: &Slot, out: *mut c_int, id: *const c_char, caller: *const c_void) -> Code {
+    device(slot, Hook::DeviceGetByPciBusId, out, Subject::None, caller, |out| slot.device_by_pci(out, id))
+}
+
+/// Either of the calls that give a device: asks the driver, and hands its answer on if the policy has it.
+#[cold]
+fn device(
+    slot: &Slot,
+    call: Hook,
+    out: *mut c_int,
+    asked: Subject,
+    caller: *const c_void,
+    real: impl Fn(*mut c_int) -> Option<Code>,
+) -> Code {
+    let state = state::get();
+    let nest = if state.active { keep_errno(nest::enter) } else { None };
+    if nest.is_none() || out.is_null() {
+        return real(out).unwrap_or(code::NOT_INITIALIZED);
+    }
+    keep_errno(|| life::count(&COUNTS.device));
+    if slot.verdict() == Verdict::Refused {
+        return keep_errno(|| refuse(state, &Touch { subject: asked, result: code::NOT_INITIALIZED, call, caller, slot }));
+    }
+    let mut handle: c_int = 0;
+    let result = real(&raw mut handle).unwrap_or(code::NOT_INITIALIZED);
+    if result != 0 {
+        keep_errno(|| failed(state, &Touch { subject: asked, result, call, caller, slot }));
+        return result;
+    }
+    let answer = keep_errno(|| {
+        examine(state, slot);
+        let seen = slot.device_of(handle);
+        let subject = seen.map_or(asked, Subject::Device);
+        if is_outside(slot, seen.as_ref()) {
+            let answer = refuse(state, &Touch { subject, result: code::INVALID_DEVICE, call, caller, slot });
+            if state.enforces() {
+                return answer;
+            }
+        } else {
+            touched(state, &slot.got, &Touch { subject, result, call, caller, slot }, Kind::Device);
+        }
+        if let (Some(seen), Calls::First) = (seen, state.calls) {
+            set(&slot.settled, seen.ordinal);
+        }
+        result
+    });
+    if answer == 0 {
+        // SAFETY: the driver accepted a pointer of this type in this place, and would have written here itself.
+        unsafe { out.write(handle) };
+    }
+    answer
+}
+
+/// `cuDeviceGetCount`: never another number than the driver's, which the CUDA runtime would notice.
+pub fn device_count(slot: &Slot, out: *mut c_int, _: *const c_void) -> Code {
+    if slot.verdict() == Verdict::Refused && state::get().enforces() {
+        return code::NOT_INITIALIZED;
+    }
+    slot.device_count(out).unwrap_or(code::NOT_INITIALIZED)
+}
+
+/// The calls that make a context: refused for a device outside the policy.
+pub fn context<F: Copy>(slot: &Slot, call: Hook, device: c_int, caller: *const c_void, invoke: impl Fn(F) -> Code) -> Code {
+    let real = || driver::typed_real(slot, call).map_or(code::NOT_INITIALIZED, &invoke);
+    let state = state::get();
+    let nest = if state.active { keep_errno(nest::enter) } else { None };
+    if nest.is_none() {
+        return real();
+    }
+    let denied = keep_errno(|| {
+        examine(state, slot);
+        let seen = slot.device_of(device);
+        let touch = |result| Touch { subject: seen.map_or(Subject::Ordinal(device), Subject::Device), result, call, caller, slot };
+        if slot.verdict() == Verdict::Refused {
+            return Some(refuse(state, &touch(code::NOT_INITIALIZED)));
+        }
+        is_outside(slot, seen.as_ref()).then(|| refuse(state, &touch(code::DEVICE_UNAVAILABLE)))
+    });
+    if let Some(answer) = denied.filter(|_| state.enforces()) {
+        return answer;
+    }
+    let result = real();
+    keep_errno(|| {
+        let seen = slot.device_of(device);
+        let touch = Touch { subject: seen.map_or(Subject::Ordinal(device), Subject::Device), result, call, caller, slot };
+        match (result, denied) {
+            (0, None) => {
+                life::count(&COUNTS.context);
+                touched(state, &slot.used, &touch, Kind::Context);
+            }
+            (0, Some(_)) => {}
+            _ => failed(state, &touch),
+        }
+    });
+    result
+}
+
+/// Looks at the devices of a copy that nobody initialised through us.
+fn examine(state: &State, slot: &Slot) {
+    if slot.verdict() == Verdict::Unseen && slot.look().is_some() {
+        life::begin();
+        slot.judge(Verdict::Known, outside(state, slot));
+    }
+}
+
+fn is_outside(slot: &Slot, seen: Option<&Seen>) -> bool {
+    let outside = slot.outside.load(Ordering::Acquire);
+    seen.map_or(outside != 0, |seen| is_in(outside, seen.ordinal))
+}
+
+/// Logs a refused call, the first for each device and kind of answer, and gives its code.
+fn refuse(state: &State, touch: &Touch<'_>) -> Code {
+    life::count(&COUNTS.denied);
+    if set(&touch.slot.failed, touch.subject.ordinal()) || state.calls == Calls::All {
+        event::write(state, Kind::Denied(touch));
+    }
+    touch.result
+}
+
+/// Logs that `cuInit` found devices outside the policy.
+fn deny(state: &State, touch: &Touch<'_>) {
+    life::count(&COUNTS.denied);
+    event::write(state, Kind::Denied(touch));
+}
+
+/// Logs a call that the driver itself refused, the first for each ordinal.
+fn failed(state: &State, touch: &Touch<'_>) {
+    if set(&touch.slot.failed, touch.subject.ordinal()) || state.calls == Calls::All {
+        let kind = if matches!(touch.call, Hook::DeviceGet | Hook::DeviceGetByPciBusId) { Kind::Device } else { Kind::Context };
+        event::write(state, kind(touch));
+    }
+}
+
+/// Logs the first touch of its grade.
+fn touched<'a>(state: &State, grade: &AtomicU64, touch: &'a Touch<'a>, kind: fn(&'a Touch<'a>) -> Kind<'a>) {
+    if set(grade, touch.subject.ordinal()) || (state.calls == Calls::All && matches!(touch.call, Hook::DeviceGet)) {
+        event::write(state, kind(touch));
+    }
+}
+
+/// Whether a set has the bit of an ordinal.
+#[inline]
+fn is_in(bits: u64, ordinal: c_int) -> bool {
+    u32::try_from(ordinal).ok().and_then(|shift| bits.checked_shr(shift)).is_some_and(|rest| rest & 1 != 0)
+}
+
+/// Sets the bit of an ordinal; whether it was not set before. Ordinals that no device has share the last bit.
+fn set(bits: &AtomicU64, ordinal: c_int) -> bool {
+    let bit = u32::try_from(ordinal).ok().and_then(|shift| 1u64.checked_shl(shift)).unwrap_or(1 << 63);
+    bits.fetch_or(bit, Ordering::Relaxed) & bit == 0
+}

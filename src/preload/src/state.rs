@@ -1,0 +1,373 @@
+//! What holds for this process: read and decided once, by whoever comes first.
+//!
+//! That is the constructor, or a hook where a constructor of the program's own libraries runs before
+//! ours (B26). Nobody waits for anybody: threads that come at once each decide, the first result
+//! stays, and a fork in between loses nothing (B19).
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
+use cuvisor_policy::buffer::Text;
+use cuvisor_policy::decide::Rights;
+use cuvisor_policy::device::Devices;
+use cuvisor_policy::file::error::{Error, Fault, Position};
+use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, Sink, check_audit_file, read};
+use cuvisor_policy::{names, rule};
+use once_cell::race::OnceRef;
+
+use crate::environ;
+use crate::facts::Process;
+use crate::sys::{self, File, Memory};
+
+/// What holds for this process.
+pub struct State {
+    /// Whether there is anything to do at all.
+    pub active: bool,
+    /// Enforce or audit.
+    pub mode: Mode,
+    /// Which devices, and how the request counts.
+    pub rights: Rights,
+    /// Why the policy is broken; empty where it is sound.
+    pub broken: Text<640>,
+    /// The policy's file, or `environment`.
+    pub policy: Text<256>,
+    /// The name of the rule that matched.
+    pub rule: Option<Text<64>>,
+    /// The audit file as the policy names it; empty for none.
+    pub audit: Text<512>,
+    /// Which calls are logged.
+    pub calls: Calls,
+    /// Variables that were set and do not count, separated by commas.
+    pub ignored: Text<128>,
+    /// The folder that stands for `/` where GPUs are looked for; empty for `/`.
+    pub root: Text<256>,
+    /// Arguments as at exec time, each with its NUL.
+    pub argv: Text<4096>,
+}
+
+impl State {
+    const fn idle() -> Self {
+        Self {
+            active: false,
+            mode: Mode::Off,
+            rights: Rights { devices: Devices::All, ..Rights::NOTHING },
+            broken: Text::new(),
+            policy: Text::new(),
+            rule: None,
+            audit: Text::new(),
+            calls: Calls::First,
+            ignored: Text::new(),
+            root: Text::new(),
+            argv: Text::new(),
+        }
+    }
+
+    /// Whether the process is held to its devices.
+    pub fn enforces(&self) -> bool {
+        self.active && self.mode == Mode::Enforce
+    }
+}
+
+/// The state of a process that has no policy.
+static IDLE: State = State::idle();
+
+static STATE: OnceRef<'static, State> = OnceRef::new();
+
+/// Room for one state; a second thread that decides at the same time asks the kernel for its own.
+struct Storage(UnsafeCell<MaybeUninit<State>>);
+
+// SAFETY: the cell is used only by the one caller that wins `CLAIMED`.
+unsafe impl Sync for Storage {}
+
+static STORAGE: Storage = Storage(UnsafeCell::new(MaybeUninit::uninit()));
+static CLAIMED: AtomicBool = AtomicBool::new(false);
+
+/// What holds for this process.
+#[inline]
+pub fn get() -> &'static State {
+    STATE.get_or_init(make)
+}
+
+#[cold]
+fn make() -> &'static State {
+    if !is_wanted() {
+        return settle(&IDLE);
+    }
+    let Some(place) = storage() else {
+        return settle(&IDLE);
+    };
+    let state = place.write(State::idle());
+    decide(state);
+    settle(state)
+}
+
+/// Where there is nothing to do, `cuDeviceGet` need not think about it.
+fn settle(state: &'static State) -> &'static State {
+    if !state.active {
+        crate::driver::slots().for_each(|(_, slot)| slot.settled.store(u64::MAX, Ordering::Relaxed));
+    }
+    state
+}
+
+/// Whether anything asks for us: the system's policy file, or a variable.
+fn is_wanted() -> bool {
+    let variables = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT];
+    sys::exists(SYSTEM_POLICY) || variables.iter().any(|name| environ::get(name).is_some())
+}
+
+const SYSTEM_POLICY: &core::ffi::CStr = c"/etc/cuvisor/policy.toml";
+
+fn storage() -> Option<&'static mut MaybeUninit<State>> {
+    if !CLAIMED.swap(true, Ordering::AcqRel) {
+        // SAFETY: `CLAIMED` was false, so this is the only reference that is ever made to the cell.
+        return Some(unsafe { &mut *STORAGE.0.get() });
+    }
+    let memory = Memory::map(size_of::<State>())?;
+    // SAFETY: the mapping is at least as large as a state, page-aligned, and never given back.
+    Some(unsafe { &mut *memory.start().cast::<MaybeUninit<State>>() })
+}
+
+fn decide(state: &mut State) {
+    let trusted = !sys::is_privileged();
+    let mut process = Process::new();
+    state.argv = process.arguments();
+    state.mode = Mode::Enforce;
+    let mut locked = !trusted;
+    let mut reading = Reading { state, process: &mut process, error: false };
+    match reading.file(SYSTEM_POLICY, true) {
+        // A machine's broken file counts as locked: what it meant to forbid is not known.
+        Found::Read { locked: says } => locked |= says || reading.error,
+        Found::Unreadable => locked = true,
+        Found::Missing => {}
+    }
+    if !locked && let Some(path) = environ::get(names::POLICY) {
+        reading.reset();
+        match reading.named(path) {
+            Found::Read { locked: says } => locked = says,
+            Found::Missing | Found::Unreadable => {}
+        }
+    }
+    let given = |name: &str| environ::get(name);
+    let all = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT, names::DISABLE, names::PROC_ROOT];
+    if locked {
+        all.iter().filter(|name| given(name).is_some()).for_each(|name| push_name(&mut state.ignored, name));
+        // The file that POLICY names was used, if it is that file which is locked.
+        if state.policy.as_bytes() == given(names::POLICY).unwrap_or_default() {
+            state.ignored = Text::new();
+            all.iter().skip(1).filter(|name| given(name).is_some()).for_each(|name| push_name(&mut state.ignored, name));
+        }
+    } else {
+        if given(names::DISABLE) == Some(b"1") {
+            return;
+        }
+        variables(state);
+    }
+    if !state.broken.is_empty() {
+        state.mode = Mode::Enforce;
+        state.rights = Rights::NOTHING;
+    }
+    let something = !state.audit.is_empty() || !matches!(state.rights.devices, Devices::All);
+    state.active = state.mode != Mode::Off && something && is_first_copy();
+}
+
+fn push_name(list: &mut Text<128>, name: &str) {
+    if !list.is_empty() {
+        list.push(b",");
+    }
+    list.push(name.as_bytes());
+}
+
+/// What the variables say, before the file.
+fn variables(state: &mut State) {
+    let mut any = false;
+    if let Some(value) = environ::get(names::MODE) {
+        any = true;
+        match Mode::parse(value) {
+            Some(mode) => state.mode = mode,
+            None => complain(&mut state.broken, names::MODE, value, "unknown mode", "write enforce, audit or off"),
+        }
+    }
+    if let Some(value) = environ::get(names::DEVICES) {
+        any = true;
+        match Devices::parse(value) {
+            Ok(devices) => state.rights = Rights { devices, ..Rights::NOTHING },
+            Err((at, fault)) => {
+                let element = value.split(|c| *c == b',').nth(at).unwrap_or_default();
+                complain(&mut state.broken, names::DEVICES, element, fault.message(), fault.remedy());
+            }
+        }
+    }
+    if let Some(value) = environ::get(names::AUDIT) {
+        any = true;
+        match check_audit_file(value) {
+            Ok(()) => state.audit = Text::of(value),
+            Err(fault) => complain(&mut state.broken, names::AUDIT, value, fault.message(), fault.remedy()),
+        }
+    }
+    if let Some(value) = environ::get(names::PROC_ROOT) {
+        state.root = Text::of(value);
+    }
+    if any && state.policy.is_empty() {
+        state.policy = Text::of(b"environment");
+    }
+}
+
+fn complain(broken: &mut Text<640>, place: &str, text: &[u8], message: &str, remedy: &str) {
+    if !broken.is_empty() {
+        return;
+    }
+    for part in [place.as_bytes(), b": ", message.as_bytes()] {
+        broken.push_some(part);
+    }
+    if !text.is_empty() {
+        broken.push_some(b": `");
+        broken.push_some(text.get(..text.len().min(120)).unwrap_or_default());
+        broken.push_some(b"`");
+    }
+    broken.push_some(b"; ");
+    broken.push_some(remedy.as_bytes());
+}
+
+/// Whether this library is the first of its kind that the process has (B21).
+fn is_first_copy() -> bool {
+    let first = sys::lookup(libc::RTLD_DEFAULT, c"cuvisor_marker");
+    core::ptr::eq(first.cast_const().cast(), &raw const crate::exports::cuvisor_marker)
+}
+
+/// What became of a policy file.
+enum Found {
+    Missing,
+    Unreadable,
+    Read { locked: bool },
+}
+
+/// The reading of a policy file into a state.
+struct Reading<'s> {
+    state: &'s mut State,
+    process: &'s mut Process,
+    error: bool,
+}
+
+impl Reading<'_> {
+    fn reset(&mut self) {
+        let argv = self.state.argv;
+        *self.state = State { mode: Mode::Enforce, argv, ..State::idle() };
+        self.error = false;
+    }
+
+    fn named(&mut self, path: &[u8]) -> Found {
+        let mut name = Text::<4096>::of(path);
+        name.push(b"\0");
+        let missing = "the file that CUVISOR_POLICY names cannot be read";
+        let remedy = "name a readable file, or unset the variable";
+        match core::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
+            Ok(c_path) if !path.is_empty() => match self.file(c_path, false) {
+                Found::Missing => {
+                    self.refuse(path, missing, remedy);
+                    Found::Missing
+                }
+                found => found,
+            },
+            _ => {
+                self.refuse(path, missing, remedy);
+                Found::Missing
+            }
+        }
+    }
+
+    fn refuse(&mut self, path: &[u8], message: &str, remedy: &str) {
+        self.state.policy = Text::of(path);
+        let place = Text::<256>::of(path);
+        complain(&mut self.state.broken, place.as_str(), b"", message, remedy);
+    }
+
+    fn file(&mut self, path: &core::ffi::CStr, is_system: bool) -> Found {
+        let Some(file) = File::open(path) else {
+            if is_system && sys::exists(path) {
+                self.refuse(path.to_bytes(), "the policy cannot be read by this user", "make it readable by everybody: chmod 0644");
+                return Found::Unreadable;
+            }
+            return Found::Missing;
+        };
+        let Some(status) = file.status() else { return Found::Missing };
+        let len = usize::try_from(status.len).unwrap_or(usize::MAX);
+        let fault = if !status.is_regular {
+            Some(("the policy is no regular file", "name a file"))
+        } else if len > names::POLICY_LIMIT {
+            Some(("the policy is larger than 4 MiB", "join rules that give the same devices"))
+        } else if is_system && (status.uid != 0 || status.mode & 0o022 != 0) {
+            Some(("the policy can be changed by others than root", "chown root:root and chmod 0644"))
+        } else {
+            None
+        };
+        if let Some((message, remedy)) = fault {
+            self.refuse(path.to_bytes(), message, remedy);
+            return Found::Unreadable;
+        }
+        self.state.policy = Text::of(path.to_bytes());
+        let mut small = [0u8; 8192];
+        if len < small.len() {
+            return self.content(&file, &mut small);
+        }
+        let Some(mut memory) = Memory::map(len.saturating_add(1)) else {
+            self.refuse(path.to_bytes(), "there is no memory to read the policy", "free some");
+            return Found::Unreadable;
+        };
+        let found = self.content(&file, memory.bytes());
+        memory.release();
+        found
+    }
+
+    fn content(&mut self, file: &File, buffer: &mut [u8]) -> Found {
+        let read_to = file.read_all(buffer).unwrap_or(usize::MAX);
+        let Some(text) = buffer.get(..read_to) else {
+            let path = self.state.policy;
+            self.refuse(path.as_bytes(), "the policy cannot be read", "check the disk");
+            return Found::Unreadable;
+        };
+        let mut finder = Finder { reading: self, text, found: None };
+        let policy = read(text, &mut finder);
+        let found = finder.found;
+        self.take(&policy, found.as_ref());
+        Found::Read { locked: policy.locked }
+    }
+
+    fn take(&mut self, policy: &Policy<'_>, found: Option<&Rule<'_>>) {
+        let grant = found.map_or(policy.default, |rule| rule.grant);
+        self.state.mode = found.and_then(|rule| rule.mode).unwrap_or(policy.mode);
+        self.state.rights = Rights { devices: grant.devices.devices(), request: grant.request, emit: grant.emit };
+        self.state.rule = found.map(|rule| Text::of(rule.name.unwrap_or(b"unnamed")));
+        self.state.audit = Text::of(policy.audit.file.unwrap_or_default());
+        self.state.calls = policy.audit.calls;
+    }
+}
+
+/// Keeps the first rule that matches this process, and the first fault.
+struct Finder<'r, 's, 'a> {
+    reading: &'r mut Reading<'s>,
+    text: &'a [u8],
+    found: Option<Rule<'a>>,
+}
+
+impl<'a> Sink<'a> for Finder<'_, '_, 'a> {
+    fn rule(&mut self, rule: &Rule<'a>) {
+        if self.found.is_none() && rule::mismatch(rule, self.reading.process).is_none() {
+            self.found = Some(*rule);
+        }
+    }
+
+    fn error(&mut self, error: Error<'a>) {
+        if self.reading.error {
+            return;
+        }
+        self.reading.error = true;
+        let position = Position::of(self.text, error.offset);
+        let mut place = Text::<320>::of(self.reading.state.policy.as_bytes());
+        for number in [position.line, position.column] {
+            place.push(b":");
+            place.push_number(u64::try_from(number).unwrap_or_default());
+        }
+        let text = if matches!(error.fault, Fault::NotUtf8) { b"" } else { error.text };
+        complain(&mut self.reading.state.broken, place.as_str(), text, error.fault.message(), error.fault.remedy());
+    }
+}

@@ -1,0 +1,359 @@
+//! The system calls that the library makes, each a safe function.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use cuvisor_policy::buffer::Text;
+
+/// Keeps errno as it is while `work` runs: a program may rely on it across our hooks (C07).
+pub fn keep_errno<T>(work: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let result = work();
+    set_errno(before);
+    result
+}
+
+fn errno() -> c_int {
+    // SAFETY: the location is this thread's own and lives as long as the thread.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above; nothing else of this thread runs meanwhile.
+    unsafe { place.read() }
+}
+
+fn set_errno(value: c_int) {
+    // SAFETY: the location is this thread's own and lives as long as the thread.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { place.write(value) }
+}
+
+/// An open file, closed when dropped.
+pub struct File(c_int);
+
+/// What [`File::status`] tells.
+pub struct Status {
+    /// A regular file.
+    pub is_regular: bool,
+    /// Owner.
+    pub uid: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl File {
+    /// Opens for reading, never waiting for a FIFO's writer.
+    pub fn open(path: &CStr) -> Option<Self> {
+        Self::open_with(path, libc::O_RDONLY | libc::O_NONBLOCK, 0)
+    }
+
+    /// Opens with these flags, close-on-exec, never as descriptor 0 to 2: a program that was started
+    /// with one of these closed would write into our file (B09).
+    pub fn open_with(path: &CStr, flags: c_int, mode: u32) -> Option<Self> {
+        // SAFETY: `path` is a C string; open has no other requirement.
+        let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY, mode) };
+        if fd < 0 {
+            return None;
+        }
+        let file = Self(fd);
+        if fd > 2 {
+            return Some(file);
+        }
+        // SAFETY: `fd` is ours; F_DUPFD_CLOEXEC takes one number.
+        let higher = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+        (higher > 2).then_some(Self(higher))
+    }
+
+    /// Its type, owner, mode and length.
+    pub fn status(&self) -> Option<Status> {
+        let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the descriptor is open and `stat` has room for one struct stat.
+        let result = unsafe { libc::fstat(self.0, stat.as_mut_ptr()) };
+        if result != 0 {
+            return None;
+        }
+        // SAFETY: fstat returned 0, so it has filled the struct.
+        let stat = unsafe { stat.assume_init() };
+        Some(Status {
+            is_regular: stat.st_mode & libc::S_IFMT == libc::S_IFREG,
+            uid: stat.st_uid,
+            mode: stat.st_mode & 0o7777,
+            len: u64::try_from(stat.st_size).unwrap_or_default(),
+        })
+    }
+
+    /// One read; the number of bytes, 0 at the end.
+    pub fn read(&self, buffer: &mut [u8]) -> Option<usize> {
+        // SAFETY: the descriptor is open and the pointer and length are those of one slice.
+        let count = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
+        usize::try_from(count).ok()
+    }
+
+    /// Reads until the buffer is full or the file ends; the number of bytes.
+    pub fn read_all(&self, buffer: &mut [u8]) -> Option<usize> {
+        let mut filled = 0usize;
+        while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
+            match self.read(room)? {
+                0 => break,
+                count => filled = filled.saturating_add(count),
+            }
+        }
+        Some(filled)
+    }
+
+    /// One write; whether all of it was taken.
+    pub fn write(&self, bytes: &[u8]) -> bool {
+        // SAFETY: the descriptor is open and the pointer and length are those of one slice.
+        let count = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
+        usize::try_from(count) == Ok(bytes.len())
+    }
+
+    /// Sets the permission bits, whatever the umask.
+    pub fn set_mode(&self, mode: u32) {
+        // SAFETY: the descriptor is open.
+        unsafe { libc::fchmod(self.0, mode) };
+    }
+
+    /// Fills `buffer` with directory entries as `getdents64(2)` lays them out; the number of bytes.
+    pub fn entries(&self, buffer: &mut [u8]) -> Option<usize> {
+        // SAFETY: the descriptor is open and the pointer and length are those of one slice.
+        let count = unsafe { libc::syscall(libc::SYS_getdents64, self.0, buffer.as_mut_ptr(), buffer.len()) };
+        usize::try_from(count).ok()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours and is not used after this.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+/// Writes to stderr.
+pub fn complain(bytes: &[u8]) {
+    // SAFETY: the pointer and length are those of one slice; a closed descriptor 2 is an error that does not matter.
+    unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// The whole of a small file, as much as fits.
+pub fn read_file<const N: usize>(path: &CStr) -> Option<Text<N>> {
+    let file = File::open(path)?;
+    let mut text = Text::<N>::new();
+    let len = file.read_all(text.room())?;
+    text.set_len(len);
+    Some(text)
+}
+
+/// Whether a file of this name exists.
+pub fn exists(path: &CStr) -> bool {
+    // SAFETY: `path` is a C string.
+    unsafe { libc::access(path.as_ptr(), libc::F_OK) == 0 }
+}
+
+/// Where a symbolic link points.
+pub fn read_link<const N: usize>(path: &CStr) -> Option<Text<N>> {
+    let mut text = Text::<N>::new();
+    // SAFETY: `path` is a C string, and the pointer and length are those of one array.
+    let len = unsafe { libc::readlink(path.as_ptr(), text.room().as_mut_ptr().cast(), N) };
+    text.set_len(usize::try_from(len).ok()?);
+    Some(text)
+}
+
+/// Memory of its own from the kernel, zeroed; it is never given back unless [`Memory::release`] is called.
+pub struct Memory {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Memory {
+    /// Asks for `len` bytes.
+    pub fn map(len: usize) -> Option<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: an anonymous mapping at a place of the kernel's choice touches nothing that exists.
+        let start = unsafe { libc::mmap(core::ptr::null_mut(), len, protection, flags, -1, 0) };
+        (start != libc::MAP_FAILED).then_some(Self { start: start.cast(), len })
+    }
+
+    /// The bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is ours alone, `len` long, initialised to zero, and borrowed through `self`.
+        unsafe { core::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
+    /// Where it begins.
+    pub fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Gives it back.
+    pub fn release(self) {
+        // SAFETY: the mapping is ours, and `self` is consumed, so no reference into it is left.
+        unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+}
+
+/// Whether the process runs with more rights than its user (set-user-ID and the like), so that its
+/// environment must not be trusted (getauxval(3), B15).
+pub fn is_privileged() -> bool {
+    // SAFETY: getauxval only reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Address of the kernel's random bytes for this process: they lie above the environment on the stack.
+pub fn stack_top() -> usize {
+    // SAFETY: getauxval only reads the auxiliary vector.
+    usize::try_from(unsafe { libc::getauxval(libc::AT_RANDOM) }).unwrap_or_default()
+}
+
+macro_rules! identity {
+    ($($(#[$doc:meta])* $name:ident: $call:ident -> $type:ty;)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name() -> $type {
+                // SAFETY: the call takes nothing, changes nothing and cannot fail.
+                unsafe { libc::$call() }
+            }
+        )*
+    };
+}
+
+identity! {
+    /// Process id, as this process's own namespace numbers it.
+    process: getpid -> i32;
+    /// The parent's process id.
+    parent: getppid -> i32;
+    /// Thread id.
+    thread: gettid -> i32;
+    /// Real user id.
+    user: getuid -> u32;
+    /// Effective user id.
+    effective_user: geteuid -> u32;
+    /// Effective group id.
+    effective_group: getegid -> u32;
+}
+
+/// The supplementary groups, as many as fit.
+pub fn groups(buffer: &mut [u32]) -> &[u32] {
+    let room = c_int::try_from(buffer.len()).unwrap_or_default();
+    // SAFETY: the pointer and count are those of one slice.
+    let count = unsafe { libc::getgroups(room, buffer.as_mut_ptr()) };
+    buffer.get(..usize::try_from(count).unwrap_or_default()).unwrap_or_default()
+}
+
+/// Seconds and nanoseconds of the calendar clock.
+pub fn now() -> (u64, u64) {
+    clock(libc::CLOCK_REALTIME)
+}
+
+/// Microseconds of the clock that is never set.
+pub fn ticks() -> u64 {
+    let (seconds, nanos) = clock(libc::CLOCK_MONOTONIC);
+    seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000)
+}
+
+fn clock(id: libc::clockid_t) -> (u64, u64) {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` has room for one timespec.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    (u64::try_from(time.tv_sec).unwrap_or_default(), u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Waits for a signal.
+pub fn pause() {
+    // SAFETY: pause takes nothing and only waits.
+    unsafe { libc::pause() };
+}
+
+/// The most bytes a file of this process may have; none where there is no limit.
+pub fn file_size_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` has room for one struct rlimit.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Calls `function` when the process exits in the ordinary way.
+pub fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function is code of this library, which a preloaded library never leaves.
+    unsafe { libc::atexit(function) };
+}
+
+/// Calls `function` in the child after each fork.
+pub fn at_fork(function: unsafe extern "C" fn()) {
+    // SAFETY: the function is code of this library, and touches atomics only, as a child of a threaded process must.
+    unsafe { libc::pthread_atfork(None, None, Some(function)) };
+}
+
+/// dladdr1's request for the link map (dladdr1(3)); the libc crate lacks it.
+const RTLD_DL_LINKMAP: c_int = 2;
+
+/// The library that an address lies in.
+pub struct Module {
+    /// Where it is mapped.
+    pub base: usize,
+    /// The name under which it was loaded.
+    pub name: Text<512>,
+    /// Its handle: in glibc a library's `link_map` is what dlopen returns for it.
+    pub handle: *mut c_void,
+}
+
+impl Module {
+    /// Finds the library of an address. Leaves dlerror alone.
+    pub fn of(address: *const c_void) -> Option<Self> {
+        let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        let mut map = core::ptr::null_mut();
+        // SAFETY: dladdr1 takes any address; both out-pointers have room for what RTLD_DL_LINKMAP writes.
+        let found = unsafe { libc::dladdr1(address, info.as_mut_ptr(), &raw mut map, RTLD_DL_LINKMAP) };
+        if found == 0 {
+            return None;
+        }
+        // SAFETY: the struct was zeroed, which is valid for pointers, and dladdr1 has filled it.
+        let info = unsafe { info.assume_init() };
+        Some(Self { base: info.dli_fbase.addr(), name: Text::of(c_text(info.dli_fname)), handle: map })
+    }
+
+    /// The name without its folders.
+    pub fn file_name(&self) -> &[u8] {
+        self.name.as_bytes().rsplit(|c| *c == b'/').next().unwrap_or_default()
+    }
+}
+
+/// The bytes of a C string that outlives the call; empty for NULL.
+pub fn c_text<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return b"";
+    }
+    // SAFETY: callers pass strings of the loader, the environment or the program that end with NUL and stay while in use.
+    unsafe { CStr::from_ptr(text) }.to_bytes()
+}
+
+/// `dlsym` of the C library itself, past this library's own and every other preload's.
+pub fn real_dlsym() -> Option<Lookup> {
+    let mut found = REAL_DLSYM.load(Ordering::Acquire);
+    if found.is_null() {
+        // Every x86-64 glibc has this version of the name: since 2.34 in libc, before in libdl. Other preloads' carry no version.
+        // SAFETY: both arguments are C strings.
+        found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), crate::arch::DLSYM_VERSION.as_ptr()) };
+        REAL_DLSYM.store(found, Ordering::Release);
+    }
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: the pointer is the C library's dlsym, which has this type.
+    Some(unsafe { core::mem::transmute::<*mut c_void, Lookup>(found) })
+}
+
+/// The type of dlsym.
+pub type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// The C library's dlsym once it has been found; the assembly in [`crate::arch`] jumps through it.
+pub static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Looks a name up as if this library had asked.
+pub fn lookup(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    match real_dlsym() {
+        // SAFETY: the handle comes from the loader or from a program that asks with it itself, and `name` is a C string.
+        Some(dlsym) => unsafe { dlsym(handle, name.as_ptr()) },
+        None => core::ptr::null_mut(),
+    }
+}
