@@ -1,0 +1,6 @@
+//! Gives the library the driver's soname, so that programs linked to libcuda.so.1 find it.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+}
