@@ -9,9 +9,8 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use cuvisor_policy::device::{MAX_GPUS, PciId, Uuid};
 use cuvisor_policy::guard::Seen;
-use libloading::os::unix::Library;
 
-use crate::sys::Module;
+use crate::sys::{Module, Opened};
 use crate::table::{COUNT, HOOKS, Hook};
 
 /// A result code of the driver.
@@ -115,18 +114,16 @@ pub fn behind_us() -> &'static Slot {
 /// is linked to the driver calls our exported names all the same. With no copy loaded, none is: the
 /// caller then gets error 100.
 fn loaded_copy() -> Option<usize> {
-    // SAFETY: RTLD_NOLOAD opens only what is loaded already, so no initialiser runs.
-    let library = unsafe { Library::open(Some("libcuda.so.1\0"), libc::RTLD_NOLOAD | libc::RTLD_LAZY) }.ok()?;
-    let handle = library.into_raw();
-    slot_of(crate::sys::lookup(handle, Hook::Init.name()))
+    slot_of(Opened::loaded("libcuda.so.1\0")?.lookup(c"cuDriverGetVersion"))
 }
 
 /// The number of the slot for the driver copy that a function lies in, taken if it is new; none where
 /// the function lies in something else (another preload), or all slots are taken.
 pub fn slot_of(function: *const c_void) -> Option<usize> {
     let module = Module::of(function)?;
+    let library = module.open()?;
     // A driver has this function itself; a library that only wraps some of the driver's has not.
-    let version = crate::sys::lookup(module.handle, c"cuDriverGetVersion");
+    let version = library.lookup(c"cuDriverGetVersion");
     if Module::of(version)?.base != module.base {
         return None;
     }
@@ -134,7 +131,7 @@ pub fn slot_of(function: *const c_void) -> Option<usize> {
         let taken = slot.base.compare_exchange(0, module.base, Ordering::AcqRel, Ordering::Acquire);
         taken.is_ok() || taken == Err(module.base)
     })?;
-    slot.learn(&module);
+    slot.learn(&module, &library);
     Some(number)
 }
 
@@ -158,9 +155,9 @@ impl Slot {
 
     /// Looks the copy's functions up. It is done again for a copy that is known: another file may have
     /// been loaded at the address since.
-    fn learn(&self, module: &Module) {
+    fn learn(&self, module: &Module, library: &Opened) {
         let own = |name: &CStr| {
-            let found = crate::sys::lookup(module.handle, name);
+            let found = library.lookup(name);
             let here = Module::of(found).is_some_and(|m| m.base == module.base);
             if here { found } else { core::ptr::null_mut() }
         };

@@ -59,13 +59,14 @@ fn chosen(handle: *mut c_void, name: &[u8], caller: *const c_void) -> *const c_v
 fn behind_the_export(handle: *mut c_void, hook: Hook, caller: *const c_void) -> *const c_void {
     let next = sys::lookup(libc::RTLD_NEXT, hook.name());
     let found = if next.is_null() && handle == libc::RTLD_DEFAULT {
-        // RTLD_DEFAULT goes on to the libraries that the caller was opened with. The failure of this
-        // look-up leaves the text that dlerror would have given without us.
-        Module::of(caller).map_or(next, |module| sys::lookup(module.handle, hook.name()))
+        // RTLD_DEFAULT goes on to the libraries that the caller was opened with.
+        Module::of(caller).and_then(|module| module.open()).map_or(next, |library| library.lookup(hook.name()))
     } else {
         next
     };
     if found.is_null() || core::ptr::eq(found, hooks::exported(hook)) {
+        // Failing once more leaves a text for dlerror, as without us.
+        sys::lookup(libc::RTLD_NEXT, hook.name());
         return NOT_FOUND;
     }
     if !state::get().active {

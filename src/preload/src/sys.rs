@@ -3,6 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use cuvisor_policy::buffer::Text;
+use libloading::os::unix::Library;
 
 /// Keeps errno as it is while `work` runs: a program may rely on it across our hooks (C07).
 pub fn keep_errno<T>(work: impl FnOnce() -> T) -> T {
@@ -284,32 +285,33 @@ pub fn at_fork(function: unsafe extern "C" fn()) {
     unsafe { libc::pthread_atfork(None, None, Some(function)) };
 }
 
-/// dladdr1's request for the link map (dladdr1(3)); the libc crate lacks it.
-const RTLD_DL_LINKMAP: c_int = 2;
-
 /// The library that an address lies in.
 pub struct Module {
     /// Where it is mapped.
     pub base: usize,
     /// The name under which it was loaded.
     pub name: Text<512>,
-    /// Its handle: in glibc a library's `link_map` is what dlopen returns for it.
-    pub handle: *mut c_void,
 }
 
 impl Module {
     /// Finds the library of an address. Leaves dlerror alone.
     pub fn of(address: *const c_void) -> Option<Self> {
         let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-        let mut map = core::ptr::null_mut();
-        // SAFETY: dladdr1 takes any address; both out-pointers have room for what RTLD_DL_LINKMAP writes.
-        let found = unsafe { libc::dladdr1(address, info.as_mut_ptr(), &raw mut map, RTLD_DL_LINKMAP) };
+        // SAFETY: dladdr takes any address, and `info` has room for what it writes.
+        let found = unsafe { libc::dladdr(address, info.as_mut_ptr()) };
         if found == 0 {
             return None;
         }
-        // SAFETY: the struct was zeroed, which is valid for pointers, and dladdr1 has filled it.
+        // SAFETY: the struct was zeroed, which is valid for pointers, and dladdr has filled it.
         let info = unsafe { info.assume_init() };
-        Some(Self { base: info.dli_fbase.addr(), name: Text::of(c_text(info.dli_fname)), handle: map })
+        Some(Self { base: info.dli_fbase.addr(), name: Text::of(c_text(info.dli_fname)) })
+    }
+
+    /// The library opened once more, for look-ups in it; closed when dropped. None for the program
+    /// itself, and for a library in another namespace of the loader.
+    pub fn open(&self) -> Option<Opened> {
+        let mut name = self.name;
+        name.push(b"\0").then(|| Opened::loaded(name.as_str()))?
     }
 
     /// The name without its folders.
@@ -348,6 +350,30 @@ pub type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_voi
 
 /// The C library's dlsym once it has been found; the assembly in [`crate::arch`] jumps through it.
 pub static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// A loaded library, opened once more for look-ups in it and closed when dropped.
+pub struct Opened(*mut c_void);
+
+impl Opened {
+    /// Opens a library that is loaded; `name` ends with NUL.
+    pub fn loaded(name: &str) -> Option<Self> {
+        // SAFETY: RTLD_NOLOAD opens only what is loaded already, so no initialiser runs.
+        let library = unsafe { Library::open(Some(name), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        library.ok().map(|library| Self(library.into_raw()))
+    }
+
+    /// Looks a name up in the library and those that it needs, past our own `dlsym`.
+    pub fn lookup(&self, name: &CStr) -> *mut c_void {
+        lookup(self.0, name)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from `Library::into_raw` and is not used after this.
+        drop(unsafe { Library::from_raw(self.0) });
+    }
+}
 
 /// Looks a name up as if this library had asked.
 pub fn lookup(handle: *mut c_void, name: &CStr) -> *mut c_void {

@@ -1,0 +1,66 @@
+//! `cuvisor run`: sets the variables and replaces itself by the program.
+
+use crate::args::Run;
+use crate::exit::Exit;
+use crate::library;
+use anyhow::{Result, bail};
+use cuvisor_policy::device::Devices;
+use cuvisor_policy::file::policy::{Mode, check_audit_file};
+use cuvisor_policy::names;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Starts the program. Returns only where that fails: signals, terminal and exit code are the program's own.
+///
+/// # Errors
+/// Says which option is wrong and what to write instead, or that the library is not there.
+pub fn run(args: &Run) -> Result<Exit> {
+    let Some((program, arguments)) = args.command.split_first() else { bail!("no command was given") };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if let Some(devices) = &args.devices {
+        check_devices(devices)?;
+        command.env(names::DEVICES, devices);
+    }
+    if let Some(mode) = &args.mode {
+        if Mode::parse(mode.as_bytes()).is_none() {
+            bail!("--mode {mode}: write enforce, audit or off");
+        }
+        command.env(names::MODE, mode);
+    }
+    if let Some(audit) = &args.audit {
+        command.env(names::AUDIT, audit_path(audit)?);
+    }
+    if let Some(policy) = &args.policy {
+        command.env(names::POLICY, absolute(policy)?);
+    }
+    let preload = library::preload(&library::find()?, std::env::var_os("LD_PRELOAD").as_deref());
+    command.env("LD_PRELOAD", preload);
+    let error = command.exec();
+    eprintln!("cuvisor: {}: {error}", program.display());
+    Ok(if error.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotStart })
+}
+
+fn check_devices(value: &str) -> Result<()> {
+    if let Err((at, fault)) = Devices::parse(value.as_bytes()) {
+        let element = value.split(',').nth(at).unwrap_or_default().trim();
+        bail!("--devices {value}: element {} `{element}`: {}; {}", at + 1, fault.message(), fault.remedy());
+    }
+    Ok(())
+}
+
+fn audit_path(path: &Path) -> Result<PathBuf> {
+    let path = absolute(path)?;
+    if let Err(fault) = check_audit_file(path.as_os_str().as_bytes()) {
+        bail!("--audit {}: {}; {}", path.display(), fault.message(), fault.remedy());
+    }
+    Ok(path)
+}
+
+/// The program and its children may change their folder.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    Ok(std::path::absolute(path)?)
+}

@@ -1,0 +1,20 @@
+//! What the command's exit codes mean.
+
+use std::process::ExitCode;
+
+/// An exit code of this command. `cuvisor run` replaces itself by the program, whose own code follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// `run`: Cuvisor itself failed, as env(1) has it. Other commands do not use it.
+    Failure = 125,
+    /// `run`: the program was found but could not be started.
+    CannotStart = 126,
+    /// `run`: there is no such program.
+    NotFound = 127,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

@@ -1,0 +1,25 @@
+//! cuvisor: starts programs with their GPUs fixed, and explains what the library does.
+
+mod args;
+mod commands;
+mod exit;
+mod library;
+
+use args::{Args, Command};
+use clap::Parser;
+use exit::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match args.command {
+        Command::Run(run) => commands::run::run(&run),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("cuvisor: {error:#}");
+            Exit::Failure.into()
+        }
+    }
+}

@@ -1,0 +1,2 @@
+/* The real f (B01). */
+int f(void) { return 1; }

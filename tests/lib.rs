@@ -1,0 +1,1 @@
+//! The tests are in main.rs; this file only makes the folder a package.

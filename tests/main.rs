@@ -1,0 +1,16 @@
+//! Whole-process tests. Each starts a real child with the real library and, but where it says
+//! otherwise, the fake driver of tests/fake_cuda with 4 GPUs, and compares exact output.
+#![allow(missing_docs)]
+
+mod support;
+
+mod artefact;
+mod audit;
+mod cases_a;
+mod cases_b;
+mod cases_c;
+mod clients;
+mod guard;
+mod policy_file;
+mod routes;
+mod run;
