@@ -2,5 +2,6 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    // Its own table of functions means its own functions, as the driver's does.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1,-Bsymbolic");
 }

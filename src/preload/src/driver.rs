@@ -258,8 +258,19 @@ impl Slot {
         Some(())
     }
 
+    /// A function that only we call: in a copy it was looked up with the others, behind us it is looked up now.
+    fn helper(&self, known: &AtomicPtr<c_void>, names: &[&CStr]) -> *mut c_void {
+        let known = known.load(Ordering::Acquire);
+        if !known.is_null() || self.base.load(Ordering::Relaxed) != 0 {
+            return known;
+        }
+        let behind_us = |name: &&CStr| Some(crate::sys::lookup(libc::RTLD_NEXT, name)).filter(|f| !f.is_null());
+        names.iter().find_map(behind_us).unwrap_or(core::ptr::null_mut())
+    }
+
     fn uuid_of(&self, handle: c_int) -> Option<Uuid> {
-        let function: unsafe extern "C" fn(*mut [u8; 16], c_int) -> Code = typed(self.uuid.load(Ordering::Acquire))?;
+        let names = [c"cuDeviceGetUuid_v2", c"cuDeviceGetUuid"];
+        let function: unsafe extern "C" fn(*mut [u8; 16], c_int) -> Code = typed(self.helper(&self.uuid, &names))?;
         let mut bytes = [0u8; 16];
         // SAFETY: the function writes 16 bytes, a CUuuid, and takes a handle that the driver gave.
         let result = unsafe { function(&raw mut bytes, handle) };
@@ -267,7 +278,7 @@ impl Slot {
     }
 
     fn pci_of(&self, handle: c_int) -> Option<PciId> {
-        let function: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code = typed(self.pci.load(Ordering::Acquire))?;
+        let function: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code = typed(self.helper(&self.pci, &[c"cuDeviceGetPCIBusId"]))?;
         let mut text = [0u8; 32];
         // SAFETY: the function writes at most the 32 bytes that it is told of, with a NUL among them.
         let result = unsafe { function(text.as_mut_ptr().cast(), 32, handle) };

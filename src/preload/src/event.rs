@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
+use cuvisor_policy::buffer::Text;
 use cuvisor_policy::file::policy::Mode;
 use cuvisor_policy::guard::Seen;
 use cuvisor_policy::record::{self, Line};
@@ -168,14 +169,15 @@ fn outcome(state: &State, kind: &Kind<'_>) -> &'static str {
 
 fn init_members(line: &mut Line, state: &State, init: &Init<'_>) {
     result(line, init.result);
-    let bytes = |value: &Option<Value>| value.map(|v| cuvisor_policy::buffer::Text::<4096>::of(v.as_bytes()));
-    let (request, effective) = (bytes(&init.outcome.request), bytes(&init.outcome.effective));
-    line.string_or_null("request", request.as_ref().map(|v| v.as_bytes()));
-    line.string_or_null("effective", effective.as_ref().map(|v| v.as_bytes()));
-    line.boolean("changed", request.as_ref().map(|v| v.as_bytes()) != effective.as_ref().map(|v| v.as_bytes()));
+    let request = init.outcome.request.as_ref().map(Value::as_bytes);
+    let effective = init.outcome.effective.as_ref().map(Value::as_bytes);
+    line.string_or_null("request", request);
+    line.string_or_null("effective", effective);
+    line.boolean("changed", request != effective);
     line.boolean("rewritten", init.outcome.written);
-    if let Some(reason) = init.outcome.reason {
-        line.string("reason", reason.text().as_bytes());
+    match init.outcome.reason {
+        Some(reason) => line.string("reason", reason.text().as_bytes()),
+        None => shortfall(line, state, init),
     }
     caller(line, init.caller);
     driver(line, init.slot);
@@ -184,7 +186,22 @@ fn init_members(line: &mut Line, state: &State, init: &Init<'_>) {
             init.slot.visible().for_each(|seen| line.item(|line| device(line, &seen)));
         }
     });
-    let _ = state;
+}
+
+/// Says so where the driver shows fewer devices than the list has: an index beyond the machine, or a
+/// UUID that it lacks, ends the driver's reading without a word (A06, A12).
+fn shortfall(line: &mut Line, state: &State, init: &Init<'_>) {
+    let list = init.outcome.effective.as_ref().map(Value::as_bytes).unwrap_or_default();
+    let named = if list.is_empty() { 0 } else { list.split(|c| *c == b',').count() };
+    let shown = if init.result == 0 { init.slot.visible().count() } else { 0 };
+    if !state.enforces() || shown >= named || !matches!(init.result, 0 | 100) {
+        return;
+    }
+    let mut text = Text::<80>::of(b"the policy names ");
+    text.push_number(u64::try_from(named).unwrap_or_default());
+    text.push(if named == 1 { b" device, the driver shows " } else { b" devices, the driver shows " });
+    text.push_number(u64::try_from(shown).unwrap_or_default());
+    line.string("reason", text.as_bytes());
 }
 
 fn touch_members(line: &mut Line, touch: &Touch<'_>, denied: Option<&State>) {
@@ -235,7 +252,7 @@ fn driver(line: &mut Line, slot: &Slot) {
 fn device(line: &mut Line, seen: &Seen) {
     line.number("ordinal", i64::from(seen.ordinal));
     let uuid = seen.uuid.map(|uuid| {
-        let mut text = cuvisor_policy::buffer::Text::<40>::of(b"GPU-");
+        let mut text = Text::<40>::of(b"GPU-");
         text.push(&uuid.text());
         text
     });

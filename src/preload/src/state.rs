@@ -17,7 +17,7 @@ use once_cell::race::OnceRef;
 
 use crate::environ;
 use crate::facts::Process;
-use crate::sys::{self, File, Memory};
+use crate::sys::{self, File, Memory, Module};
 
 /// What holds for this process.
 pub struct State {
@@ -230,8 +230,9 @@ fn complain(broken: &mut Text<640>, place: &str, text: &[u8], message: &str, rem
 
 /// Whether this library is the first of its kind that the process has (B21).
 fn is_first_copy() -> bool {
-    let first = sys::lookup(libc::RTLD_DEFAULT, c"cuvisor_marker");
-    core::ptr::eq(first.cast_const().cast(), &raw const crate::exports::cuvisor_marker)
+    let first = Module::of(sys::lookup(libc::RTLD_DEFAULT, c"cuvisor_marker"));
+    let own = Module::of(is_first_copy as *const core::ffi::c_void);
+    first.map(|module| module.base) == own.map(|module| module.base)
 }
 
 /// What became of a policy file.

@@ -25,11 +25,15 @@ ctor::declarative::ctor! {
     #[ctor(unsafe)]
     fn construct() {
         if log::variable("FAKE_CUDA_INIT_IN_CONSTRUCTOR").as_deref() == Some("1") {
-            unsafe extern "C" {
-                fn cuInit(flags: core::ffi::c_uint) -> i32;
+            // As a library of its own would: through the whole program, where a preload may stand first.
+            // SAFETY: a pseudo-handle and a C string.
+            let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuInit".as_ptr()) };
+            if !found.is_null() {
+                // SAFETY: the function's name says its type.
+                let init: unsafe extern "C" fn(core::ffi::c_uint) -> i32 = unsafe { std::mem::transmute(found) };
+                // SAFETY: cuInit takes any flags.
+                unsafe { init(0) };
             }
-            // SAFETY: cuInit takes any flags; the name may well lead to a preload's.
-            unsafe { cuInit(0) };
         }
     }
 }
