@@ -1,15 +1,15 @@
 //! Field cases A: what CUDA_VISIBLE_DEVICES is, and when it counts.
 
-use crate::support::{Child, artefacts};
+use crate::support::{Child, artefacts, python};
 
 /// Python with the driver through ctypes; `init()`, `count()` and `first()` are there.
-fn python(program: &str) -> Child {
+fn script(program: &str) -> Child {
     let prelude = "import ctypes, os\n\
         def driver():\n    return ctypes.CDLL('libcuda.so.1')\n\
         def init():\n    return driver().cuInit(0)\n\
         def count():\n    n = ctypes.c_int(-1)\n    rc = driver().cuDeviceGetCount(ctypes.byref(n))\n    return n.value if rc == 0 else -rc\n\
         def first():\n    b = ctypes.create_string_buffer(16)\n    driver().cuDeviceGetUuid(b, 0)\n    return b.raw[:4].hex()\n";
-    Child::new("python3").args(["-c", &format!("{prelude}{program}")])
+    Child::new(python()).args(["-c", &format!("{prelude}{program}")])
 }
 
 #[test]
@@ -20,14 +20,14 @@ fn a01_a_late_assignment_in_python_does_not_count() {
         ("gpus = os.environ['FAKE_CUDA_GPUS']; os.environ.clear(); os.environ['FAKE_CUDA_GPUS'] = gpus", "null"),
     ];
     for (change, request) in cases {
-        let out = python(&format!("{change}\nprint(init(), count(), first())")).env("FAKE_CUDA_GPUS", "2").devices("1").run();
+        let out = script(&format!("{change}\nprint(init(), count(), first())")).env("FAKE_CUDA_GPUS", "2").devices("1").run();
         assert_eq!(out.told(), "0 1 11111111\n", "{change}");
         let init = out.event("init");
         assert_eq!(init["request"].as_str().unwrap_or("null"), request, "{change}");
         assert_eq!((&init["effective"], &init["changed"], &init["rewritten"]), (&"1".into(), &true.into(), &true.into()), "{change}");
     }
     // An assignment after cuInit changes nothing and is not reported as effective.
-    let out = python("init()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nprint(init(), count(), first())").env("FAKE_CUDA_GPUS", "2").devices("1").run();
+    let out = script("init()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nprint(init(), count(), first())").env("FAKE_CUDA_GPUS", "2").devices("1").run();
     assert_eq!(out.told(), "0 1 11111111\n");
     assert!(out.events.iter().all(|e| e.get("effective").is_none_or(|v| v == "1")), "{out:?}");
 }
@@ -35,7 +35,7 @@ fn a01_a_late_assignment_in_python_does_not_count() {
 #[test]
 fn a02_an_import_that_initialises_cuda_changes_nothing() {
     let program = "import sys, types\nm = types.ModuleType('m')\nm.rc = init()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nprint(m.rc, count(), first())";
-    let out = python(program).env("FAKE_CUDA_GPUS", "2").devices("1").run();
+    let out = script(program).env("FAKE_CUDA_GPUS", "2").devices("1").run();
     assert_eq!(out.told(), "0 1 11111111\n");
     assert_eq!(out.event("init")["effective"], "1");
 }
@@ -43,7 +43,7 @@ fn a02_an_import_that_initialises_cuda_changes_nothing() {
 #[test]
 fn a04_python_sees_the_policys_value_at_its_first_line() {
     for before in ["0,0", "7"] {
-        let out = python("print(os.environ['CUDA_VISIBLE_DEVICES'], init(), count())").env("CUDA_VISIBLE_DEVICES", before).devices("0").run();
+        let out = script("print(os.environ['CUDA_VISIBLE_DEVICES'], init(), count())").env("CUDA_VISIBLE_DEVICES", before).devices("0").run();
         assert_eq!(out.told(), "0 0 1\n", "{before}");
     }
 }
@@ -51,12 +51,12 @@ fn a04_python_sees_the_policys_value_at_its_first_line() {
 #[test]
 fn a06_a_policy_beyond_the_machine_gives_its_valid_leading_part() {
     for (gpus, devices, stdout) in [("2", "1,5,0", "0 1\n"), ("1", "3", "100 -3\n"), ("3", "0,2,1", "0 3\n")] {
-        let out = python("print(init(), count())").env("FAKE_CUDA_GPUS", gpus).devices(devices).run();
+        let out = script("print(init(), count())").env("FAKE_CUDA_GPUS", gpus).devices(devices).run();
         assert_eq!(out.told(), stdout, "{devices}");
         assert_eq!(out.event("init")["effective"], devices);
     }
     for devices in ["-1,0", "0,one,1", "0,2,-1,1"] {
-        let out = python("print(init(), count())").devices(devices).run();
+        let out = script("print(init(), count())").devices(devices).run();
         assert_eq!((out.code, out.stdout.as_str()), (Some(0), "100 -3\n"), "{devices}");
         assert!(out.stderr.starts_with("cuvisor: no GPU for this process: CUVISOR_DEVICES: "), "{}", out.stderr);
     }

@@ -1,6 +1,6 @@
 //! Field cases B: a guest in every process.
 
-use crate::support::{Child, artefacts, root, skip};
+use crate::support::{Child, artefacts, python, root, skip};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -29,10 +29,10 @@ fn b03_dlerror_is_as_the_look_up_left_it() {
 
 #[test]
 fn b04_the_policy_reaches_the_children_of_shells_and_interpreters() {
-    let python = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])";
-    let shell = format!("python3 -c \"{python}\"");
+    let code = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])";
+    let shell = format!("{} -c \"{code}\"", python());
     let node = "console.log(process.env.CUDA_VISIBLE_DEVICES)";
-    let mut cases = vec![vec!["bash", "-c", &shell], vec!["dash", "-c", &shell], vec!["python3", "-c", python], vec!["bash", "-c", "echo $CUDA_VISIBLE_DEVICES"]];
+    let mut cases = vec![vec!["bash", "-c", &shell], vec!["dash", "-c", &shell], vec![python(), "-c", code], vec!["bash", "-c", "echo $CUDA_VISIBLE_DEVICES"]];
     if Command::new("node").arg("--version").output().is_ok() {
         cases.push(vec!["node", "-e", node]);
     } else {
@@ -94,7 +94,7 @@ fn b10_a_daemon_that_closes_everything_loses_no_event_and_no_file() {
     let program = "import ctypes, os\nd = ctypes.CDLL('libcuda.so.1')\nd.cuInit(0)\nos.closerange(3, 256)\n\
         f = os.open('mine', os.O_WRONLY | os.O_CREAT)\nd.cuDeviceGet(ctypes.byref(ctypes.c_int()), 0)\nos.write(f, b'mine')\n\
         os.spawnlp(os.P_WAIT, 'ls', 'ls', '/proc/self/fd')";
-    let child = Child::new("python3").args(["-c", program]).devices("1");
+    let child = Child::new(python()).args(["-c", program]).devices("1");
     let mine = child.path("mine");
     let dir = child.dir.path().to_owned();
     let mut child = child;
@@ -107,8 +107,8 @@ fn b10_a_daemon_that_closes_everything_loses_no_event_and_no_file() {
 #[test]
 fn b12_there_is_no_noise() {
     for (policy, audit) in [("devices = [", "/nowhere/x"), ("[default]\ndevices = [1]", "/proc/x"), ("", "/")] {
-        for command in ["x=$(true 2>&1); printf %s \"$x\"", "python3 -c 1 2>&1", "dash -c : 2>&1", "cat /dev/null"] {
-            let out = Child::new("bash").args(["-c", command]).policy(policy).env("CUVISOR_AUDIT", audit).run();
+        for command in ["x=$(true 2>&1); printf %s \"$x\"", "PYTHON -c 1 2>&1", "dash -c : 2>&1", "cat /dev/null"] {
+            let out = Child::new("bash").args(["-c", &command.replace("PYTHON", python())]).policy(policy).env("CUVISOR_AUDIT", audit).run();
             assert_eq!(out.told(), "", "{command} under {policy}");
         }
     }
@@ -288,8 +288,9 @@ fn b16_a_fresh_environment_escapes_ld_preload_but_not_ld_so_preload() {
         "set -e\nmount -t tmpfs none /mnt\nmkdir /mnt/etc\ncp -a /etc/. /mnt/etc/\nmkdir -p /mnt/etc/cuvisor\n\
          printf '[default]\\ndevices = [2]\\n' > /mnt/etc/cuvisor/policy.toml\necho {} > /mnt/etc/ld.so.preload\nmount --bind /mnt/etc /etc\n\
          env -i {prog} handle env:CUDA_VISIBLE_DEVICES\n\
-         python3 -c 'import os, subprocess; print(os.environ[\"CUDA_VISIBLE_DEVICES\"], subprocess.run([\"{prog}\", \"handle\", \"env:CUDA_VISIBLE_DEVICES\"], env=dict(), capture_output=True, text=True).stdout, end=\"\")'",
+         {python} -c 'import os, subprocess; print(os.environ[\"CUDA_VISIBLE_DEVICES\"], subprocess.run([\"{prog}\", \"handle\", \"env:CUDA_VISIBLE_DEVICES\"], env=dict(), capture_output=True, text=True).stdout, end=\"\")'",
         artefacts().library.display(),
+        python = python(),
     );
     let out = Command::new("unshare").args(["-m", "bash", "-c", &script]).output().unwrap();
     let stdout = String::from_utf8_lossy(&out.stdout);

@@ -21,6 +21,15 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository")
 }
 
+/// The Python interpreter itself: `python3` on the PATH may be a script that looks for it.
+pub fn python() -> &'static str {
+    static PYTHON: OnceLock<String> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        let out = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().expect("python3");
+        String::from_utf8(out.stdout).expect("a path").trim().to_owned()
+    })
+}
+
 /// Builds what is not up to date, and tells where it is.
 pub fn artefacts() -> &'static Artefacts {
     static ARTEFACTS: OnceLock<Artefacts> = OnceLock::new();

@@ -2,7 +2,7 @@
 
 mod artefacts;
 
-pub use artefacts::{artefacts, root};
+pub use artefacts::{artefacts, python, root};
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

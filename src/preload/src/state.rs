@@ -90,14 +90,17 @@ pub fn get() -> &'static State {
 
 #[cold]
 fn make() -> &'static State {
-    if !is_wanted() {
+    let system = File::open(SYSTEM_POLICY);
+    let asked = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT].iter().any(|name| environ::get(name).is_some());
+    // Nearly every process without a policy ends here, after one system call.
+    if matches!(system, Err(libc::ENOENT)) && !asked {
         return settle(&IDLE);
     }
     let Some(place) = storage() else {
         return settle(&IDLE);
     };
     let state = place.write(State::idle());
-    decide(state);
+    decide(state, system);
     settle(state)
 }
 
@@ -107,12 +110,6 @@ fn settle(state: &'static State) -> &'static State {
         crate::driver::slots().for_each(|(_, slot)| slot.settled.store(u64::MAX, Ordering::Relaxed));
     }
     state
-}
-
-/// Whether anything asks for us: the system's policy file, or a variable.
-fn is_wanted() -> bool {
-    let variables = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT];
-    sys::exists(SYSTEM_POLICY) || variables.iter().any(|name| environ::get(name).is_some())
 }
 
 const SYSTEM_POLICY: &core::ffi::CStr = c"/etc/cuvisor/policy.toml";
@@ -127,14 +124,14 @@ fn storage() -> Option<&'static mut MaybeUninit<State>> {
     Some(unsafe { &mut *memory.start().cast::<MaybeUninit<State>>() })
 }
 
-fn decide(state: &mut State) {
+fn decide(state: &mut State, system: Result<File, i32>) {
     let trusted = !sys::is_privileged();
     let mut process = Process::new();
     state.argv = process.arguments();
     state.mode = Mode::Enforce;
     let mut locked = !trusted;
     let mut reading = Reading { state, process: &mut process, error: false };
-    match reading.file(SYSTEM_POLICY, true) {
+    match reading.file(SYSTEM_POLICY, system, true) {
         // A machine's broken file counts as locked: what it meant to forbid is not known.
         Found::Read { locked: says } => locked |= says || reading.error,
         Found::Unreadable => locked = true,
@@ -262,7 +259,7 @@ impl Reading<'_> {
         let missing = "the file that CUVISOR_POLICY names cannot be read";
         let remedy = "name a readable file, or unset the variable";
         match core::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
-            Ok(c_path) if !path.is_empty() => match self.file(c_path, false) {
+            Ok(c_path) if !path.is_empty() => match self.file(c_path, File::open(c_path), false) {
                 Found::Missing => {
                     self.refuse(path, missing, remedy);
                     Found::Missing
@@ -282,13 +279,14 @@ impl Reading<'_> {
         complain(&mut self.state.broken, place.as_str(), b"", message, remedy);
     }
 
-    fn file(&mut self, path: &core::ffi::CStr, is_system: bool) -> Found {
-        let Some(file) = File::open(path) else {
-            if is_system && sys::exists(path) {
+    fn file(&mut self, path: &core::ffi::CStr, opened: Result<File, i32>, is_system: bool) -> Found {
+        let file = match opened {
+            Ok(file) => file,
+            Err(errno) if is_system && errno != libc::ENOENT => {
                 self.refuse(path.to_bytes(), "the policy cannot be read by this user", "make it readable by everybody: chmod 0644");
                 return Found::Unreadable;
             }
-            return Found::Missing;
+            Err(_) => return Found::Missing,
         };
         let Some(status) = file.status() else { return Found::Missing };
         let len = usize::try_from(status.len).unwrap_or(usize::MAX);
@@ -307,10 +305,10 @@ impl Reading<'_> {
         }
         self.state.policy = Text::of(path.to_bytes());
         let mut small = [0u8; 8192];
-        if len < small.len() {
-            return self.content(&file, &mut small);
+        if let Some(room) = small.get_mut(..len) {
+            return self.content(&file, room);
         }
-        let Some(mut memory) = Memory::map(len.saturating_add(1)) else {
+        let Some(mut memory) = Memory::map(len) else {
             self.refuse(path.to_bytes(), "there is no memory to read the policy", "free some");
             return Found::Unreadable;
         };

@@ -44,25 +44,31 @@ pub struct Status {
 
 impl File {
     /// Opens for reading, never waiting for a FIFO's writer.
-    pub fn open(path: &CStr) -> Option<Self> {
+    ///
+    /// # Errors
+    /// Gives errno.
+    pub fn open(path: &CStr) -> Result<Self, c_int> {
         Self::open_with(path, libc::O_RDONLY | libc::O_NONBLOCK, 0)
     }
 
     /// Opens with these flags, close-on-exec, never as descriptor 0 to 2: a program that was started
     /// with one of these closed would write into our file (B09).
-    pub fn open_with(path: &CStr, flags: c_int, mode: u32) -> Option<Self> {
+    ///
+    /// # Errors
+    /// Gives errno.
+    pub fn open_with(path: &CStr, flags: c_int, mode: u32) -> Result<Self, c_int> {
         // SAFETY: `path` is a C string; open has no other requirement.
         let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY, mode) };
         if fd < 0 {
-            return None;
+            return Err(errno());
         }
         let file = Self(fd);
         if fd > 2 {
-            return Some(file);
+            return Ok(file);
         }
         // SAFETY: `fd` is ours; F_DUPFD_CLOEXEC takes one number.
         let higher = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
-        (higher > 2).then_some(Self(higher))
+        if higher > 2 { Ok(Self(higher)) } else { Err(errno()) }
     }
 
     /// Its type, owner, mode and length.
@@ -138,7 +144,7 @@ pub fn complain(bytes: &[u8]) {
 
 /// The whole of a small file, as much as fits.
 pub fn read_file<const N: usize>(path: &CStr) -> Option<Text<N>> {
-    let file = File::open(path)?;
+    let file = File::open(path).ok()?;
     let mut text = Text::<N>::new();
     let len = file.read_all(text.room())?;
     text.set_len(len);

@@ -208,7 +208,11 @@ impl<'a> Cursor<'a> {
     fn scalar(&mut self) -> Result<Value<'a>, Error<'a>> {
         match self.peek() {
             Some(quote @ (b'"' | b'\'')) => self.string(quote).map(Value::Quoted),
-            Some(b'{') => Err(self.take_while(|c| !matches!(c, b'\n' | b'}')).error(Fault::InlineTable)),
+            Some(b'{') => {
+                let body = self.clone().take_while(|c| !matches!(c, b'\n' | b'}'));
+                let closing = usize::from(self.rest().get(body.text.len()) == Some(&b'}'));
+                Err(self.take(body.text.len().saturating_add(closing)).error(Fault::InlineTable))
+            }
             Some(b'[') => Err(self.take(1).error(Fault::NestedArray)),
             _ => {
                 let word = self.take_while(|c| !matches!(c, b' ' | b'\t' | b'\n' | b'\r' | b',' | b']' | b'#' | b'['));

@@ -30,15 +30,15 @@ fn fits(len: u64, line: &[u8]) -> bool {
 
 fn open(path: &CStr) -> Option<File> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    if let Some(file) = File::open_with(path, flags, 0) {
+    if let Ok(file) = File::open_with(path, flags, 0) {
         return Some(file);
     }
     // O_EXCL: whoever makes the file sets its mode, and a symbolic link is never followed to make one (B22).
     let made = File::open_with(path, flags | libc::O_CREAT | libc::O_EXCL, MODE);
-    if let Some(file) = &made {
+    if let Ok(file) = &made {
         file.set_mode(MODE);
     }
-    made.or_else(|| File::open_with(path, flags, 0))
+    made.or_else(|_| File::open_with(path, flags, 0)).ok()
 }
 
 /// The path with `{uid}` and `{pid}` replaced, and its NUL.

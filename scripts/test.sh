@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Runs every check: form, lints, documentation, unit tests, whole-process tests, scripts.
+# What is missing is installed where it can be (as root on Debian); else the tests that need it say SKIPPED.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TERM_COLOR=never
+
+say() { printf '\n== %s\n' "$1"; }
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    missing=()
+    for pair in cc:gcc python3:python3 strace:strace readelf:binutils shellcheck:shellcheck; do
+        command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+    done
+    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+    if [ ${#missing[@]} -gt 0 ]; then
+        say "installing ${missing[*]}"
+        apt-get -qq update >/dev/null
+        apt-get -qq install -y "${missing[@]}" >/dev/null
+    fi
+fi
+
+say "form"
+cargo fmt --all --check
+
+say "lints (warnings are errors)"
+# The preload library and the fake driver are linted alone: the tests' dependencies bring std features into them.
+cargo clippy --quiet -p cuvisor-preload -p fake_cuda -- -D warnings
+cargo clippy --quiet -p cuvisor-policy -p cuvisor -p cuvisor-tests --all-targets -- -D warnings
+
+say "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps -p cuvisor-policy --document-private-items
+
+say "build"
+cargo build --release --workspace --quiet
+
+say "clients from PyPI"
+if [ ! -x target/venv/bin/python3 ]; then
+    python3 -m venv target/venv || echo "no venv: the test of cuda-bindings will be skipped"
+fi
+if [ -x target/venv/bin/python3 ] && ! target/venv/bin/python3 -c 'import cuda.bindings' 2>/dev/null; then
+    target/venv/bin/python3 -m pip install --quiet --disable-pip-version-check cuda-bindings ||
+        echo "cuda-bindings cannot be installed: its test will be skipped"
+fi
+
+say "tests"
+cargo test --release --workspace --exclude cuvisor-preload --exclude fake_cuda
+
+say "scripts"
+if command -v shellcheck >/dev/null; then
+    shellcheck scripts/*.sh .ci/run
+else
+    echo "SKIPPED shellcheck: it is not installed"
+fi
+scripts/quickstart.sh >target/quickstart.txt
+grep -q "cuvisor run --devices" target/quickstart.txt
+
+say "all checks passed"

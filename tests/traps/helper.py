@@ -1,0 +1,4 @@
+"""A library that asks the driver while it is being imported, as is_available() at module level does."""
+import seen
+
+seen.init()

@@ -1,0 +1,4 @@
+"""The variable is set in the shell, and the program leaves it alone."""
+import seen
+
+print(seen.gpus())
