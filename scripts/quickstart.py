@@ -25,7 +25,7 @@ def real_gpus():
     """How many GPUs the real driver has, asked in a process of its own; 0 where there is none."""
     ask = (
         "import ctypes; d = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); "
-        "print(n.value if d.cuInit(0) or d.cuDeviceGetCount(ctypes.byref(n)) else n.value)"
+        "print(0 if d.cuInit(0) or d.cuDeviceGetCount(ctypes.byref(n)) else n.value)"
     )
     environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_VISIBLE_DEVICES", "LD_PRELOAD")}
     out = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=environment)

@@ -13,7 +13,10 @@ fn b25_it_needs_libc_alone_and_has_sound_segments() {
     let dynamic = readelf("-d");
     let needed: Vec<_> = dynamic.lines().filter(|l| l.contains("NEEDED")).map(|l| l.split(['[', ']']).nth(1).unwrap()).collect();
     assert_eq!(needed, ["libc.so.6"]);
-    assert!(!dynamic.contains("TEXTREL") && !dynamic.contains("RUNPATH") && !dynamic.contains("RPATH") && !dynamic.contains("INITFIRST"), "{dynamic}");
+    assert!(
+        !dynamic.contains("TEXTREL") && !dynamic.contains("RUNPATH") && !dynamic.contains("RPATH") && !dynamic.contains("INITFIRST"),
+        "{dynamic}"
+    );
     assert!(dynamic.contains("BIND_NOW"));
     let segments = readelf("-l");
     assert!(!segments.contains(" TLS "), "{segments}");
@@ -35,10 +38,15 @@ fn b06_the_highest_glibc_version_is_the_documented_one() {
 
 #[test]
 fn b25_the_exports_are_the_table_and_nothing_else() {
-    let out = Command::new("nm").args(["-D", "--defined-only", "--format=just-symbols"]).arg(&artefacts().library).output().expect("nm of binutils");
+    let out = Command::new("nm")
+        .args(["-D", "--defined-only", "--format=just-symbols"])
+        .arg(&artefacts().library)
+        .output()
+        .expect("nm of binutils");
     let exported: Vec<_> = String::from_utf8(out.stdout).unwrap().lines().map(str::to_owned).collect();
     let table = std::fs::read_to_string(crate::support::root().join("src/preload/src/table.rs")).unwrap();
-    let mut expected: Vec<String> = table.split("c\"").skip(1).filter_map(|t| Some(t.split_once('"')?.0.to_owned())).filter(|t| !t.is_empty()).collect();
+    let mut expected: Vec<String> =
+        table.split("c\"").skip(1).filter_map(|t| Some(t.split_once('"')?.0.to_owned())).filter(|t| !t.is_empty()).collect();
     expected.extend(["dlsym".into(), "cuvisor_marker".into()]);
     expected.sort();
     assert_eq!(exported, expected);
@@ -81,7 +89,18 @@ fn a_process_without_cuda_loads_nothing_and_opens_no_device() {
         return skip("a_process_without_cuda_loads_nothing_and_opens_no_device", "strace is not installed");
     }
     let library = format!("LD_PRELOAD={}", artefacts().library.display());
-    let child = Child::new("strace").args(["-f", "-o", "trace", "-e", "trace=openat,open,clone,clone3,write", "-E", &library, python(), "-c", "pass"]);
+    let child = Child::new("strace").args([
+        "-f",
+        "-o",
+        "trace",
+        "-e",
+        "trace=openat,open,clone,clone3,write",
+        "-E",
+        &library,
+        python(),
+        "-c",
+        "pass",
+    ]);
     let mut child = child.bare().devices("1");
     child.start().wait_with_output().unwrap();
     let text = std::fs::read_to_string(child.path("trace")).unwrap();

@@ -95,7 +95,11 @@ fn a_fifo_a_device_and_a_full_quota_do_not_stop_the_program() {
     assert_eq!(out.told(), "init 0\n");
     // A write beyond the limit would end the program by SIGXFSZ.
     let prog = crate::support::artefacts().callers.join("prog");
-    let out = Child::new("bash").args(["-c", &format!("ulimit -f 0; exec {} handle init", prog.display())]).devices("1").unset("FAKE_CUDA_LOG").run();
+    let out = Child::new("bash")
+        .args(["-c", &format!("ulimit -f 0; exec {} handle init", prog.display())])
+        .devices("1")
+        .unset("FAKE_CUDA_LOG")
+        .run();
     assert_eq!(out.told(), "init 0\n");
     assert!(out.events.is_empty());
 }

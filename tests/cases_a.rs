@@ -27,7 +27,10 @@ fn a01_a_late_assignment_in_python_does_not_count() {
         assert_eq!((&init["effective"], &init["changed"], &init["rewritten"]), (&"1".into(), &true.into(), &true.into()), "{change}");
     }
     // An assignment after cuInit changes nothing and is not reported as effective.
-    let out = script("init()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nprint(init(), count(), first())").env("FAKE_CUDA_GPUS", "2").devices("1").run();
+    let out = script("init()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\nprint(init(), count(), first())")
+        .env("FAKE_CUDA_GPUS", "2")
+        .devices("1")
+        .run();
     assert_eq!(out.told(), "0 1 11111111\n");
     assert!(out.events.iter().all(|e| e.get("effective").is_none_or(|v| v == "1")), "{out:?}");
 }
@@ -43,7 +46,8 @@ fn a02_an_import_that_initialises_cuda_changes_nothing() {
 #[test]
 fn a04_python_sees_the_policys_value_at_its_first_line() {
     for before in ["0,0", "7"] {
-        let out = script("print(os.environ['CUDA_VISIBLE_DEVICES'], init(), count())").env("CUDA_VISIBLE_DEVICES", before).devices("0").run();
+        let out =
+            script("print(os.environ['CUDA_VISIBLE_DEVICES'], init(), count())").env("CUDA_VISIBLE_DEVICES", before).devices("0").run();
         assert_eq!(out.told(), "0 0 1\n", "{before}");
     }
 }
@@ -74,7 +78,10 @@ fn a10_none_is_set_and_empty_and_no_key_leaves_the_variable_alone() {
         assert_eq!(out.told(), "CUDA_VISIBLE_DEVICES=\ninit 100\ncount 3 untouched\n", "{before:?}");
         assert_eq!(out.event("init")["request"].as_str(), before, "{before:?}");
     }
-    let out = Child::prog("handle", ["env:CUDA_VISIBLE_DEVICES", "init", "count"]).env("FAKE_CUDA_GPUS", "2").policy("mode = \"enforce\"\n[audit]\nfile = \"AUDIT\"\n").run();
+    let out = Child::prog("handle", ["env:CUDA_VISIBLE_DEVICES", "init", "count"])
+        .env("FAKE_CUDA_GPUS", "2")
+        .policy("mode = \"enforce\"\n[audit]\nfile = \"AUDIT\"\n")
+        .run();
     assert_eq!(out.told(), "CUDA_VISIBLE_DEVICES=(unset)\ninit 0\ncount 0 2\n");
     assert_eq!(out.event("init")["effective"], serde_json::Value::Null);
 }
@@ -119,7 +126,8 @@ fn a17_unsetting_the_variable_does_not_help() {
 
 #[test]
 fn a_failed_cuinit_is_followed_by_one_that_is_held_too() {
-    let steps = ["set:FAKE_CUDA_INIT_RESULT=999", "init", "set:FAKE_CUDA_INIT_RESULT=0", "set:CUDA_VISIBLE_DEVICES=0,3", "init", "get:0", "count"];
+    let steps =
+        ["set:FAKE_CUDA_INIT_RESULT=999", "init", "set:FAKE_CUDA_INIT_RESULT=0", "set:CUDA_VISIBLE_DEVICES=0,3", "init", "get:0", "count"];
     let out = Child::prog("handle", steps).devices("1").run();
     assert_eq!(out.told(), "init 999\ninit 0\nget 0 0 GPU-11111111\ncount 0 1\n");
     let results: Vec<_> = out.events.iter().filter(|e| e["event"] == "init").map(|e| e["result"].as_i64()).collect();

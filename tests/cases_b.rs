@@ -32,7 +32,12 @@ fn b04_the_policy_reaches_the_children_of_shells_and_interpreters() {
     let code = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])";
     let shell = format!("{} -c \"{code}\"", python());
     let node = "console.log(process.env.CUDA_VISIBLE_DEVICES)";
-    let mut cases = vec![vec!["bash", "-c", &shell], vec!["dash", "-c", &shell], vec![python(), "-c", code], vec!["bash", "-c", "echo $CUDA_VISIBLE_DEVICES"]];
+    let mut cases = vec![
+        vec!["bash", "-c", &shell],
+        vec!["dash", "-c", &shell],
+        vec![python(), "-c", code],
+        vec!["bash", "-c", "echo $CUDA_VISIBLE_DEVICES"],
+    ];
     if Command::new("node").arg("--version").output().is_ok() {
         cases.push(vec!["node", "-e", node]);
     } else {
@@ -108,7 +113,8 @@ fn b10_a_daemon_that_closes_everything_loses_no_event_and_no_file() {
 fn b12_there_is_no_noise() {
     for (policy, audit) in [("devices = [", "/nowhere/x"), ("[default]\ndevices = [1]", "/proc/x"), ("", "/")] {
         for command in ["x=$(true 2>&1); printf %s \"$x\"", "PYTHON -c 1 2>&1", "dash -c : 2>&1", "cat /dev/null"] {
-            let out = Child::new("bash").args(["-c", &command.replace("PYTHON", python())]).policy(policy).env("CUVISOR_AUDIT", audit).run();
+            let out =
+                Child::new("bash").args(["-c", &command.replace("PYTHON", python())]).policy(policy).env("CUVISOR_AUDIT", audit).run();
             assert_eq!(out.told(), "", "{command} under {policy}");
         }
     }
@@ -197,7 +203,8 @@ fn b22_another_user_who_may_not_append_is_not_disturbed() {
     let prog = child.path("prog");
     let mut other = Child::new(&prog).args(["handle", "init"]).unset("FAKE_CUDA_LOG");
     let driver = child.path("driver");
-    other = other.env("LD_LIBRARY_PATH", driver).env("CUVISOR_DEVICES", "1").env("CUVISOR_AUDIT", child.path("audit.jsonl")).preload(&[&copy]);
+    other =
+        other.env("LD_LIBRARY_PATH", driver).env("CUVISOR_DEVICES", "1").env("CUVISOR_AUDIT", child.path("audit.jsonl")).preload(&[&copy]);
     other.command().current_dir("/").uid(1000).gid(1000);
     let output = other.start().wait_with_output().unwrap();
     assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), output.stderr.len()), ("init 0\n", 0));
@@ -213,7 +220,8 @@ fn b24_lines_stay_whole_with_many_writers_a_truncation_and_a_renaming() {
     let policy = child.path("policy.toml");
     let writers: Vec<_> = (0..8)
         .map(|_| {
-            let mut one = Child::prog("handle", ["init", "times:400:get:0", "set:PAD=1"]).unset("FAKE_CUDA_LOG").env("CUVISOR_POLICY", &policy);
+            let mut one =
+                Child::prog("handle", ["init", "times:400:get:0", "set:PAD=1"]).unset("FAKE_CUDA_LOG").env("CUVISOR_POLICY", &policy);
             one.command().arg(format!("set:X={long}"));
             (one.start(), one)
         })
@@ -244,7 +252,11 @@ fn b26_a_constructor_that_runs_before_ours_is_held_too() {
     assert_eq!(out.told(), "early 0 2\nmain 1 0\n");
     assert_eq!(out.event("init")["request"], "0");
     // The driver itself may call cuInit while it is loaded.
-    let out = Child::prog("linked", ["count", "get:0"]).env("FAKE_CUDA_INIT_IN_CONSTRUCTOR", "1").env("CUDA_VISIBLE_DEVICES", "0").devices("2").run();
+    let out = Child::prog("linked", ["count", "get:0"])
+        .env("FAKE_CUDA_INIT_IN_CONSTRUCTOR", "1")
+        .env("CUDA_VISIBLE_DEVICES", "0")
+        .devices("2")
+        .run();
     assert_eq!(out.told(), "count 0 1\nget 0 0 GPU-22222222\n");
 }
 
@@ -305,12 +317,17 @@ fn b18_asan_and_deepbind() {
     let child = Child::new("true");
     let target = child.path("asan");
     let folder = format!("-L{}", artefacts().callers.display());
-    let built = Command::new("cc").args(["-fsanitize=address", "-o"]).arg(&target).arg(source).arg(folder).args(["-learly", "-lcuda"]).output();
+    let built =
+        Command::new("cc").args(["-fsanitize=address", "-o"]).arg(&target).arg(source).arg(folder).args(["-learly", "-lcuda"]).output();
     if !built.is_ok_and(|o| o.status.success()) {
         return skip("b18 for ASan", "cc has no address sanitizer");
     }
     let runtime = Command::new("cc").arg("-print-file-name=libasan.so").output().unwrap().stdout;
     let runtime = String::from_utf8(runtime).unwrap();
-    let out = Child::new(&target).devices("2").preload(&[std::path::Path::new(runtime.trim()), &artefacts().library]).env("ASAN_OPTIONS", "detect_leaks=0").run();
+    let out = Child::new(&target)
+        .devices("2")
+        .preload(&[std::path::Path::new(runtime.trim()), &artefacts().library])
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .run();
     assert_eq!(out.told(), "early 0 2\nmain 1 0\n");
 }

@@ -17,7 +17,15 @@ fn c01_what_cu_get_proc_address_gives_is_hooked_and_reaches_the_driver_once() {
 
 #[test]
 fn c02_both_forms_keep_their_own_arity_and_the_drivers_status() {
-    let steps = ["ask:cuInit=2000", "ask:cuDeviceGet=2000", "ask:cuCtxCreate=12050", "ask:cuDeviceGetName=2000", "ask:nothing=2000", "ask:cuInit=0", "ask:cuInit=99000"];
+    let steps = [
+        "ask:cuInit=2000",
+        "ask:cuDeviceGet=2000",
+        "ask:cuCtxCreate=12050",
+        "ask:cuDeviceGetName=2000",
+        "ask:nothing=2000",
+        "ask:cuInit=0",
+        "ask:cuInit=99000",
+    ];
     let out = Child::prog("handle", steps).devices("1").run();
     let expected = "ask cuInit 0 libcuvisor.so 0\nask cuDeviceGet 0 libcuvisor.so 0\nask cuCtxCreate 0 libcuvisor.so 0\n\
                     ask cuDeviceGetName 0 libcuda.so.1 0\nask nothing 0 NULL 1\nask cuInit 0 NULL 2\nask cuInit 1 untouched 77\n";
@@ -45,7 +53,10 @@ fn c05_a_driver_without_the_name_gives_null() {
         child.install_without("driver", missing);
         let out = child.run();
         let first = out.stdout.lines().next().unwrap();
-        assert!(first.starts_with("find cuGetProcAddress_v2 NULL ") && first.ends_with("libcuda.so.1: undefined symbol: cuGetProcAddress_v2"), "{first}");
+        assert!(
+            first.starts_with("find cuGetProcAddress_v2 NULL ") && first.ends_with("libcuda.so.1: undefined symbol: cuGetProcAddress_v2"),
+            "{first}"
+        );
         assert!(out.stdout.contains(&format!("find cuGetProcAddress {old} ")), "{}", out.stdout);
         assert!(out.stdout.ends_with("init 0\nget 0 0 GPU-11111111\n"), "{}", out.stdout);
     }
@@ -70,7 +81,20 @@ fn c07_results_flags_and_errno_pass_unaltered() {
 
 #[test]
 fn c08_names_match_exactly() {
-    let names = ["cudnnCreate", "cuFFTExec", "cuInitX", "cuDeviceGetName", "cuDeviceGetUuid", "cuIni", "cuCtxCreate_v5", "cu", "c", "d", "dl", "dlsymX"];
+    let names = [
+        "cudnnCreate",
+        "cuFFTExec",
+        "cuInitX",
+        "cuDeviceGetName",
+        "cuDeviceGetUuid",
+        "cuIni",
+        "cuCtxCreate_v5",
+        "cu",
+        "c",
+        "d",
+        "dl",
+        "dlsymX",
+    ];
     let steps: Vec<String> = names.iter().map(|name| format!("find:{name}")).chain(["find:".into()]).collect();
     let run = |child: Child| child.run().told().replace(|c: char| c.is_ascii_digit(), "");
     let with = run(Child::prog("handle", steps.iter().map(String::as_str)).devices("1").env("LD_LIBRARY_PATH", plain_driver()));
@@ -185,10 +209,13 @@ fn c17_a_device_is_named_by_what_it_is_not_by_its_ordinal() {
     let out = Child::prog("v2", ["init", "get:0", "get:1"]).env("FAKE_CUDA_GPUS", "3").devices("2,0").run();
     assert_eq!(out.told(), "init 0\nget 0 0 GPU-22222222\nget 1 0 GPU-00000000\n");
     let devices: Vec<_> = out.events.iter().filter(|e| e["event"] == "device").map(|e| e["device"].to_string()).collect();
-    assert_eq!(devices, [
-        "{\"ordinal\":0,\"pci\":\"0000:12:00.0\",\"uuid\":\"GPU-22222222-0000-4000-8000-000000000002\"}",
-        "{\"ordinal\":1,\"pci\":\"0000:10:00.0\",\"uuid\":\"GPU-00000000-0000-4000-8000-000000000000\"}",
-    ]);
+    assert_eq!(
+        devices,
+        [
+            "{\"ordinal\":0,\"pci\":\"0000:12:00.0\",\"uuid\":\"GPU-22222222-0000-4000-8000-000000000002\"}",
+            "{\"ordinal\":1,\"pci\":\"0000:10:00.0\",\"uuid\":\"GPU-00000000-0000-4000-8000-000000000000\"}",
+        ]
+    );
     // A driver that cannot tell the UUID: null, not a guess.
     let child = Child::prog("handle", ["init"]).devices("1");
     child.install_without("driver", &["cuDeviceGetUuid", "cuDeviceGetUuid_v2"]);
@@ -220,7 +247,12 @@ fn c22_the_environment_is_not_written_again() {
     let out = Child::caller("racer").devices("1").unset("FAKE_CUDA_LOG").run();
     assert_eq!(out.told(), "0 same\n");
     // The same holds for a value that was right from the start.
-    let out = Child::caller("racer").env("CUDA_VISIBLE_DEVICES", "1").env("CUDA_DEVICE_ORDER", "PCI_BUS_ID").devices("1").unset("FAKE_CUDA_LOG").run();
+    let out = Child::caller("racer")
+        .env("CUDA_VISIBLE_DEVICES", "1")
+        .env("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        .devices("1")
+        .unset("FAKE_CUDA_LOG")
+        .run();
     assert_eq!(out.told(), "0 same\n");
     let out = Child::prog("handle", ["set:CUDA_VISIBLE_DEVICES= 1", "init", "env:CUDA_VISIBLE_DEVICES"]).devices("1").run();
     assert_eq!(out.told(), "init 0\nCUDA_VISIBLE_DEVICES=1\n");

@@ -19,7 +19,10 @@ fn cuda_bindings_sees_what_the_policy_gives() {
     let script = root().join("tests/callers/bindings_client.py").display().to_string();
     let installed = std::process::Command::new(&python).args(["-c", "import cuda.bindings.driver"]).output();
     if !installed.is_ok_and(|output| output.status.success()) {
-        return skip("cuda_bindings_sees_what_the_policy_gives", "cuda-bindings is not in target/venv; scripts/test.sh installs it from PyPI");
+        return skip(
+            "cuda_bindings_sees_what_the_policy_gives",
+            "cuda-bindings is not in target/venv; scripts/test.sh installs it from PyPI",
+        );
     }
     let out = Child::new(&python).arg(&script).devices("3").run();
     assert_eq!(out.told(), "init 0\ncount 0 1\nuuid 33333333\ncontext 0\n");

@@ -21,7 +21,8 @@ fn a_driver_that_disregards_the_variable_gives_no_device() {
 
 #[test]
 fn initialised_behind_our_back_a_device_outside_is_refused_and_the_count_is_true() {
-    let steps = ["set:CUDA_VISIBLE_DEVICES=0,1", "behind", "count", "get:0", "get:1", "pci:0000:10:00.0", "retain:0", "create2:0", "retain:1"];
+    let steps =
+        ["set:CUDA_VISIBLE_DEVICES=0,1", "behind", "count", "get:0", "get:1", "pci:0000:10:00.0", "retain:0", "create2:0", "retain:1"];
     let out = Child::prog("handle", steps).devices("GPU-11111111").run();
     let expected = "behind 0\ncount 0 2\nget 0 101 untouched\nget 1 0 GPU-11111111\npci 101 untouched\n\
                     cuDevicePrimaryCtxRetain 0 46 untouched\ncuCtxCreate_v2 0 46 untouched\ncuDevicePrimaryCtxRetain 1 0\n";

@@ -12,9 +12,18 @@ const BAD: [(&str, &str); 37] = [
     ("mode =", "1:1: a key without a value: `mode`; write a value after the = sign"),
     ("mode = \"audit\" x", "1:16: unexpected text at the end of the line: `x`; put it on a line of its own, or # before a comment"),
     ("mode = \"audit", "1:8: a string without its closing quote: `\"audit`; close it on the same line"),
-    ("mode = \"au\\u0064it\"", "1:9: a backslash in a string with double quotes: `au\\u0064it`; use single quotes: they take a backslash as it is"),
-    ("audit.file = \"/a\"", "1:1: a key with quotes or dots: `audit.file = \"/a\"`; write the plain key below its table: [audit], then file = \"...\""),
-    ("audit = { file = \"/a\" }", "1:9: a table in braces: `{ file = \"/a\" }`; write the table's name in brackets on a line of its own, and its keys below"),
+    (
+        "mode = \"au\\u0064it\"",
+        "1:9: a backslash in a string with double quotes: `au\\u0064it`; use single quotes: they take a backslash as it is",
+    ),
+    (
+        "audit.file = \"/a\"",
+        "1:1: a key with quotes or dots: `audit.file = \"/a\"`; write the plain key below its table: [audit], then file = \"...\"",
+    ),
+    (
+        "audit = { file = \"/a\" }",
+        "1:9: a table in braces: `{ file = \"/a\" }`; write the table's name in brackets on a line of its own, and its keys below",
+    ),
     ("locked = \"yes\"", "1:11: this must be true or false: `yes`; write true or false without quotes"),
     ("[defaults]", "1:2: unknown table: `defaults`; a policy has the tables [audit], [default] and [[rule]]"),
     ("[default]\n[default]", "2:2: this table stands twice: `default`; join the two"),
@@ -22,8 +31,14 @@ const BAD: [(&str, &str); 37] = [
     ("[[audit]]", "1:3: this table stands only once in a policy: `audit`; write it in single brackets"),
     ("[default", "1:1: this is neither [table] nor key = value: `[default`; write key = value, or begin the line with # for a comment"),
     ("[default]\nvisible_device = \"0\"", "2:1: unknown key: `visible_device`; [default] has the keys devices, request and emit"),
-    ("[default]\ndevices = [0, 1, 0]", "2:18: names the same device as an earlier element (the driver would fail with error 101): `0`; remove one of the two"),
-    ("[default]\ndevices = [\"GPU-11\", 1]", "2:22: a second kind of name in one list (the driver reads only the first kind): `1`; write all devices in one way, or let Cuvisor translate with emit = \"uuid\""),
+    (
+        "[default]\ndevices = [0, 1, 0]",
+        "2:18: names the same device as an earlier element (the driver would fail with error 101): `0`; remove one of the two",
+    ),
+    (
+        "[default]\ndevices = [\"GPU-11\", 1]",
+        "2:22: a second kind of name in one list (the driver reads only the first kind): `1`; write all devices in one way, or let Cuvisor translate with emit = \"uuid\"",
+    ),
     ("[default]\ndevices = [\"all\"]", "2:13: \"all\" inside a list: `all`; write devices = \"all\" alone, or leave it out"),
     ("[default]\ndevices = [\"'0'\"]", "2:13: quotation marks inside a device name: `'0'`; write only the index or UUID"),
     ("[default]\ndevices = [\"[0]\"]", "2:13: brackets inside a device name: `[0]`; write only the index or UUID"),
@@ -37,7 +52,10 @@ const BAD: [(&str, &str); 37] = [
     ("[default]\ndevices = []", "2:12: an empty device list; write devices = \"none\" for no device"),
     ("[default]\ndevices = [0 1]", "2:14: elements must be separated by one comma: `1`; write [a, b]"),
     ("[default]\ndevices = [0,\n\n[audit]\nfile = \"/a\"", "4:1: a list inside a list: `[`; write the elements in one list"),
-    ("[default]\ndevices = [\"0000:3b:00.0\"]", "2:13: the driver does not read PCI bus ids: `0000:3b:00.0`; let Cuvisor translate with emit = \"uuid\" or emit = \"index\""),
+    (
+        "[default]\ndevices = [\"0000:3b:00.0\"]",
+        "2:13: the driver does not read PCI bus ids: `0000:3b:00.0`; let Cuvisor translate with emit = \"uuid\" or emit = \"index\"",
+    ),
     ("[audit]\nfile = \"audit.jsonl\"", "2:9: the audit file must be an absolute path: `audit.jsonl`; begin it with /"),
     ("[audit]\nfile = \"/var/{user}\"", "2:9: unknown placeholder in a file name: `/var/{user}`; only {uid} and {pid} are replaced"),
     ("[[rule]]\nuser = [\"a\"]", "1:3: this rule does not say which devices: `rule`; add devices = [...], \"all\" or \"none\""),
@@ -77,7 +95,8 @@ fn every_key_is_optional_and_a_sound_policy_is_read_in_full() {
         let out = Child::prog("handle", ["init", "count"]).policy(file).run();
         assert_eq!(out.told(), "init 0\ncount 0 4\n", "{file}");
     }
-    let file = "mode = \"enforce\" # a comment\n\n[default]\ndevices = [\n  3, # one\n  \"1\",\n]\n[audit]\ncalls = \"first\"\nfile = 'AUDIT'\n";
+    let file =
+        "mode = \"enforce\" # a comment\n\n[default]\ndevices = [\n  3, # one\n  \"1\",\n]\n[audit]\ncalls = \"first\"\nfile = 'AUDIT'\n";
     let out = Child::prog("handle", ["init", "get:0", "get:1"]).policy(file).run();
     assert_eq!(out.told(), "init 0\nget 0 0 GPU-33333333\nget 1 0 GPU-11111111\n");
     let out = Child::prog("handle", ["init", "count"]).policy("mode = \"off\"\n[default]\ndevices = \"none\"\n").run();

@@ -42,8 +42,17 @@ fn each_route_is_only_logged_in_audit_mode() {
 
 #[test]
 fn every_hook_is_reached_on_every_route() {
-    let names = ["cuInit", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetByPCIBusId", "cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuCtxCreate_v2",
-        "cuCtxCreate_v3", "cuCtxCreate_v4"];
+    let names = [
+        "cuInit",
+        "cuDeviceGet",
+        "cuDeviceGetCount",
+        "cuDeviceGetByPCIBusId",
+        "cuDevicePrimaryCtxRetain",
+        "cuCtxCreate",
+        "cuCtxCreate_v2",
+        "cuCtxCreate_v3",
+        "cuCtxCreate_v4",
+    ];
     for route in ROUTES {
         let steps: Vec<String> = names.iter().map(|name| format!("ours:{name}")).collect();
         let out = Child::prog(route, steps.iter().map(String::as_str)).devices("1").run();

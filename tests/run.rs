@@ -39,7 +39,10 @@ fn exit_codes_are_the_programs_own_or_those_of_env() {
 fn a_wrong_option_is_told_with_what_to_write_instead() {
     let cases = [
         (["--devices", "0,1-3"], "--devices 0,1-3: element 2 `1-3`: a range of devices; write each index: 0, 1, 2"),
-        (["--devices", "0,0"], "--devices 0,0: element 2 `0`: names the same device as an earlier element (the driver would fail with error 101); remove one of the two"),
+        (
+            ["--devices", "0,0"],
+            "--devices 0,0: element 2 `0`: names the same device as an earlier element (the driver would fail with error 101); remove one of the two",
+        ),
         (["--mode", "strict"], "--mode strict: write enforce, audit or off"),
         (["--audit", "/a{x}"], "--audit /a{x}: unknown placeholder in a file name; only {uid} and {pid} are replaced"),
     ];

@@ -67,7 +67,7 @@ fn compile(artefacts: &Artefacts) {
         ("forker", "forker.c", &[]),
         ("racer", "racer.c", &[]),
     ];
-    let more: [(&str, &str, &[&str]); 1] = [("libempty.so", "empty.c", &["-shared"])];
+    let more: [(&str, &str, &[&str]); 2] = [("libempty.so", "empty.c", &["-shared"]), ("reader", "reader.c", &[])];
     for (target, source, flags) in programs.iter().chain(&more) {
         let target = artefacts.callers.join(target);
         let source = root().join("tests/callers").join(source);
@@ -78,7 +78,12 @@ fn compile(artefacts: &Artefacts) {
         let folder = format!("-L{}", artefacts.callers.display());
         let part = target.with_extension("part");
         let mut cc = Command::new("cc");
-        cc.args(["-O1", "-Wall", "-Wextra", "-fPIC", "-pthread", "-Wl,--no-as-needed", "-o"]).arg(&part).arg(source).arg(folder).args(*flags).arg("-ldl");
+        cc.args(["-O1", "-Wall", "-Wextra", "-fPIC", "-pthread", "-Wl,--no-as-needed", "-o"])
+            .arg(&part)
+            .arg(source)
+            .arg(folder)
+            .args(*flags)
+            .arg("-ldl");
         must(&mut cc);
         std::fs::rename(part, target).expect("the caller's place");
     }

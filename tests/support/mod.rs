@@ -36,7 +36,7 @@ pub struct Output {
 impl Child {
     /// A program of tests/callers, compiled.
     pub fn caller(name: &str) -> Self {
-        Self::new(&artefacts().callers.join(name))
+        Self::new(artefacts().callers.join(name))
     }
 
     /// prog.c on one route with these steps. The route `linked` is a program of its own.
@@ -52,7 +52,7 @@ impl Child {
         let name = Path::new(program.as_ref()).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut command = Command::new(program);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).current_dir(dir.path());
-        let mut child = Self { command, dir, preload: vec![artefacts().library.clone()], name };
+        let child = Self { command, dir, preload: vec![artefacts().library.clone()], name };
         child.install("driver", &artefacts().fake);
         let libraries = format!("{}:{}", child.path("driver").display(), artefacts().callers.display());
         let log = child.path("calls");

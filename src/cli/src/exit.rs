@@ -5,7 +5,13 @@ use std::process::ExitCode;
 /// An exit code of this command. `cuvisor run` replaces itself by the program, whose own code follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// `run`: Cuvisor itself failed, as env(1) has it. Other commands do not use it.
+    /// All is well.
+    Success = 0,
+    /// `check` found errors; `explain` found a broken policy.
+    Found = 1,
+    /// `check` cannot read the file.
+    CannotRead = 2,
+    /// `run`: Cuvisor itself failed, as env(1) has it. Other commands: something unforeseen.
     Failure = 125,
     /// `run`: the program was found but could not be started.
     CannotStart = 126,

@@ -4,6 +4,8 @@ mod args;
 mod commands;
 mod exit;
 mod library;
+mod machine;
+mod source;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -14,6 +16,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.command {
         Command::Run(run) => commands::run::run(&run),
+        Command::Check(check) => commands::check::run(&check),
+        Command::Explain(explain) => commands::explain::run(&explain),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -109,6 +109,8 @@ pub fn decide(rights: &Rights, request: Option<&[u8]>, inventory: Option<&Invent
         Devices::None => return Decision::nothing(None),
         Devices::List(_) => {}
     }
+    // Where it is not needed it must not matter either: whether the caller had one at hand is chance.
+    let inventory = inventory.filter(|_| rights.needs_inventory(request));
     if rights.needs_inventory(request) && inventory.is_none_or(Inventory::is_empty) {
         return Decision::nothing(Some(Reason::NoInventory));
     }

@@ -336,9 +336,8 @@ impl SeenCell {
         for (place, half) in self.uuid.iter().zip(bytes.as_chunks::<8>().0) {
             place.store(u64::from_be_bytes(*half), Ordering::Relaxed);
         }
-        let packed = pci.map_or(0, |p| {
-            u64::from(p.domain) << 32 | u64::from(p.bus) << 16 | u64::from(p.device) << 8 | u64::from(p.function)
-        });
+        let packed =
+            pci.map_or(0, |p| u64::from(p.domain) << 32 | u64::from(p.bus) << 16 | u64::from(p.device) << 8 | u64::from(p.function));
         self.pci.store(packed, Ordering::Relaxed);
         self.known.store(u8::from(uuid.is_some()) | u8::from(pci.is_some()) << 1, Ordering::Release);
     }

@@ -223,7 +223,9 @@ fn touch_members(line: &mut Line, touch: &Touch<'_>, denied: Option<&State>) {
 fn exit_members(line: &mut Line) {
     line.seconds("seconds", life::since_begin());
     line.object("calls", |line| {
-        for (name, counter) in [("init", &COUNTS.init), ("device", &COUNTS.device), ("context", &COUNTS.context), ("denied", &COUNTS.denied)] {
+        for (name, counter) in
+            [("init", &COUNTS.init), ("device", &COUNTS.device), ("context", &COUNTS.context), ("denied", &COUNTS.denied)]
+        {
             line.number(name, signed(counter.load(Ordering::Relaxed)));
         }
     });

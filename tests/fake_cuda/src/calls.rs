@@ -140,7 +140,7 @@ driver! {
         // SAFETY: the caller's array has `len` bytes, more than the id.
         unsafe { out.copy_from_nonoverlapping(id.as_ptr().cast(), id.len()) };
         // SAFETY: as above: the byte after the id.
-        unsafe { out.add(id.len()).write(0) };
+        unsafe { out.wrapping_add(id.len()).write(0) };
         0
     }
 
@@ -156,7 +156,7 @@ driver! {
         // SAFETY: the caller's array has `len` bytes, more than the name.
         unsafe { out.copy_from_nonoverlapping(name.as_ptr().cast(), name.len()) };
         // SAFETY: as above: the byte after the name.
-        unsafe { out.add(name.len()).write(0) };
+        unsafe { out.wrapping_add(name.len()).write(0) };
         0
     }
 

@@ -51,7 +51,7 @@ fn find(name: &str, version: c_int) -> Result<*const c_void, c_uint> {
     if known.peek().is_none() {
         return Err(1);
     }
-    known.filter(|(_, since, _)| *since <= version).next_back().map(|(_, _, function)| *function).ok_or(2)
+    known.rfind(|(_, since, _)| *since <= version).map(|(_, _, function)| *function).ok_or(2)
 }
 
 fn get(name: *const c_char, out: *mut *const c_void, version: c_int, flags: u64) -> Result<(), Result<c_uint, c_int>> {

@@ -1,3 +1,5 @@
 //! One file a command.
 
+pub mod check;
+pub mod explain;
 pub mod run;

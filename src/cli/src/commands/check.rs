@@ -1,0 +1,171 @@
+//! `cuvisor check`: what is wrong with a policy file, all of it.
+
+use crate::args::Check;
+use crate::exit::Exit;
+use crate::{machine, source};
+use anyhow::Result;
+use cuvisor_policy::device::{Kind, Selector};
+use cuvisor_policy::file::policy::{DeviceSpec, Emit, Grant, Mode, Rule, id};
+use cuvisor_policy::file::raw::{Array, Value};
+use cuvisor_policy::names;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Programs that are known to read every element of `CUDA_VISIBLE_DEVICES` as a number.
+const NUMBER_READERS: [&str; 4] = ["vllm", "ray", "deepspeed", "flux"];
+
+struct Warning {
+    offset: usize,
+    mark: Vec<u8>,
+    text: String,
+    remedy: &'static str,
+}
+
+/// Prints the errors, then the warnings, then a line that counts them.
+///
+/// # Errors
+/// The file cannot be read: exit code 2.
+pub fn run(args: &Check) -> Result<Exit> {
+    let path = args
+        .file
+        .clone()
+        .unwrap_or_else(|| std::env::var_os(names::POLICY).map_or_else(|| PathBuf::from(names::SYSTEM_POLICY), PathBuf::from));
+    let text = match source::load(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("cuvisor: {error:#}");
+            return Ok(Exit::CannotRead);
+        }
+    };
+    let parsed = source::parse(&text);
+    let mut shown: Vec<String> = parsed.errors.iter().map(|error| source::show(&path, &text, error)).collect();
+    let mut warnings = file_warnings(&path);
+    warnings.extend(rule_warnings(&text, &parsed.rules));
+    warnings.extend(grant_warnings(&parsed.policy.default, None));
+    parsed.rules.iter().for_each(|rule| warnings.extend(grant_warnings(&rule.grant, Some(rule))));
+    warnings.sort_by_key(|warning| warning.offset);
+    for warning in &warnings {
+        let about = format!("warning: {}", warning.text);
+        shown.push(source::show_at(&path, &text, warning.offset, &warning.mark, &about, warning.remedy));
+    }
+    let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    shown.push(format!(
+        "{}: {}, {}, {}",
+        path.display(),
+        count(parsed.rules.len(), "rule"),
+        count(parsed.errors.len(), "error"),
+        count(warnings.len(), "warning")
+    ));
+    println!("{}", shown.join("\n"));
+    Ok(if parsed.errors.is_empty() { Exit::Success } else { Exit::Found })
+}
+
+/// A file that others can change can be made to say anything.
+fn file_warnings(path: &Path) -> Vec<Warning> {
+    let Ok(metadata) = path.metadata() else { return Vec::new() };
+    if metadata.mode() & 0o022 == 0 && metadata.uid() == 0 {
+        return Vec::new();
+    }
+    let is_system = path == Path::new(names::SYSTEM_POLICY);
+    let text = if is_system {
+        "others than root can change this file, so the library denies all GPUs"
+    } else {
+        "others than root can change this file"
+    };
+    vec![Warning { offset: 0, mark: Vec::new(), text: text.into(), remedy: "chown root:root and chmod 0644, if it is to hold for others" }]
+}
+
+/// Rules that never match, names that are unknown, rules of one name.
+fn rule_warnings(text: &[u8], rules: &[Rule<'_>]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let (users, groups) = (machine::users(), machine::groups());
+    for (at, rule) in rules.iter().enumerate() {
+        let mut warn = |offset, mark: &[u8], text, remedy| warnings.push(Warning { offset, mark: mark.to_vec(), text, remedy });
+        if let Some(earlier) = rules[..at].iter().find(|earlier| covers(earlier, rule)) {
+            let message =
+                format!("this rule never matches: the rule {} before it matches all that it does", source::rule_name(text, earlier));
+            warn(rule.offset, b"rule", message, "put the narrower rule first");
+        }
+        if rule.name.is_some_and(|name| rules[..at].iter().any(|earlier| earlier.name == Some(name))) {
+            warn(rule.offset, b"rule", "a second rule of this name".into(), "give each rule its own name: the log tells rules apart by it");
+        }
+        for (list, known, kind) in [
+            (rule.user, users.iter().map(|u| u.name.as_bytes()).collect::<Vec<_>>(), "user"),
+            (rule.group, groups.iter().map(|g| g.name.as_bytes()).collect(), "group"),
+        ] {
+            for value in list.iter().flat_map(Array::elements).filter(|v| id(v).is_none()) {
+                let spot = value.spot();
+                if !known.contains(&spot.text) {
+                    let message = format!(
+                        "no {kind} `{}` in /etc/{}",
+                        String::from_utf8_lossy(spot.text),
+                        if kind == "user" { "passwd" } else { "group" }
+                    );
+                    warn(
+                        spot.offset,
+                        spot.text,
+                        message,
+                        "write the number of one that a directory service knows; the library reads only these files",
+                    );
+                }
+            }
+        }
+    }
+    warnings
+}
+
+/// Whether the earlier rule matches every process that the later one matches, as far as can be told
+/// from the texts: each condition of the earlier one has all the elements of the later one's, or a `*`.
+fn covers(earlier: &Rule<'_>, later: &Rule<'_>) -> bool {
+    let conditions = |rule: &Rule<'_>| [rule.user, rule.group, rule.exe, rule.argv, rule.env, rule.cgroup].map(elements);
+    conditions(earlier).iter().zip(conditions(later)).all(|(wide, narrow)| match (wide, narrow) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(wide), Some(narrow)) => narrow.iter().all(|one| wide.contains(one) || wide.iter().any(|w| w == b"*")),
+    })
+}
+
+fn elements(list: Option<Array<'_>>) -> Option<Vec<Vec<u8>>> {
+    let text = |value: Value<'_>| value.spot().text.to_vec();
+    list.map(|array| array.elements().map(text).collect())
+}
+
+/// Lists that mean something else than one may think.
+fn grant_warnings(grant: &Grant<'_>, rule: Option<&Rule<'_>>) -> Vec<Warning> {
+    let DeviceSpec::List(array) = grant.devices else { return Vec::new() };
+    if rule.is_some_and(|rule| rule.mode == Some(Mode::Off)) {
+        return Vec::new();
+    }
+    let mut warnings = Vec::new();
+    let mut warn = |value: &Value<'_>, text: String, remedy| {
+        let spot = value.spot();
+        warnings.push(Warning { offset: spot.offset, mark: spot.text.to_vec(), text, remedy });
+    };
+    let inventory = machine::inventory(&machine::root());
+    let kinds: Vec<_> = array.elements().filter_map(|v| Some((v, Selector::parse(v.spot().text).ok()?))).collect();
+    let by_index = kinds.iter().find(|(_, s)| s.kind() == Kind::Index);
+    let models: std::collections::BTreeSet<_> = inventory.iter().map(|(_, gpu)| gpu.model.as_bytes().to_vec()).collect();
+    if let Some((value, _)) = by_index.filter(|_| models.len() > 1) {
+        warn(
+            value,
+            "indices on a machine whose GPUs differ".into(),
+            "write UUIDs: an index means another GPU when a card is added or moved",
+        );
+    }
+    for (value, selector) in &kinds {
+        if !inventory.is_empty() && selector.kind() != Kind::Mig && inventory.find(selector).is_none() {
+            warn(value, "this names no GPU of this machine, or several".into(), "compare with nvidia-smi -L");
+        }
+    }
+    let writes_uuids = match grant.emit {
+        Emit::Uuid => true,
+        Emit::AsWritten => kinds.iter().any(|(_, s)| matches!(s.kind(), Kind::Uuid | Kind::Mig)),
+        Emit::Index => false,
+    };
+    let patterns = rule.iter().flat_map(|rule| [rule.exe, rule.argv]).flatten().flat_map(|list| list.elements());
+    let reader = |value: &Value<'_>| NUMBER_READERS.iter().find(|name| String::from_utf8_lossy(value.spot().text).contains(*name)).copied();
+    if let Some((value, name)) = patterns.filter_map(|v| Some((v, reader(&v)?))).next().filter(|_| writes_uuids) {
+        warn(&value, format!("{name} may read CUDA_VISIBLE_DEVICES as numbers, and this rule writes UUIDs"), "add emit = \"index\"");
+    }
+    warnings
+}
