@@ -13,6 +13,7 @@ mod clients;
 mod explain;
 mod guard;
 mod policy_file;
+mod readme;
 mod reading;
 mod routes;
 mod rules;
