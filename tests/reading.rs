@@ -72,7 +72,15 @@ fn element() -> impl Strategy<Value = String> {
         "0b000000",
     ];
     let whole = |k: usize| {
-        [UUIDS[k].to_owned(), UUIDS[k].to_uppercase(), format!("{} ", UUIDS[k]), format!("{}0", UUIDS[k]), format!("{}-x", UUIDS[k])]
+        [
+            UUIDS[k].to_owned(),
+            UUIDS[k].to_uppercase(),
+            format!("{} ", UUIDS[k]),
+            format!("{}0", UUIDS[k]),
+            format!("{}-x", UUIDS[k]),
+            UUIDS[k].replace("GPU", "MIG"),
+            format!("GPU-{}", UUIDS[k][4..].replace('-', "")),
+        ]
     };
     let all: Vec<String> = words.iter().map(|w| (*w).to_owned()).chain((0..4).flat_map(whole)).collect();
     let noise = proptest::string::string_regex("[-+0-9a-fGPU ;x]{0,8}").expect("a pattern");

@@ -43,8 +43,8 @@ impl Rights {
     fn is_foreign(&self, request: &[u8]) -> bool {
         let kind = match visible::elements(request).next().map(|e| e.reading) {
             Some(Reading::Index(_)) => Kind::Index,
-            Some(Reading::Uuid(_)) => Kind::Uuid,
-            Some(Reading::Mig(_)) => Kind::Mig,
+            Some(Reading::Uuid(prefix)) if !prefix.is_mig() => Kind::Uuid,
+            Some(Reading::Uuid(_) | Reading::Mig(_)) => Kind::Mig,
             Some(Reading::End(_)) | None => return false,
         };
         matches!(self.devices, Devices::List(_)) && !self.devices.is_only(kind)
@@ -143,11 +143,15 @@ fn narrow(rights: &Rights, request: &[u8], inventory: Option<&Inventory>) -> Dec
         if *first.get_or_insert(kind) != kind {
             break;
         }
-        let chosen = (0u32..).zip(rights.devices.selectors()).find(|(_, own)| same(own, &wanted, inventory));
-        let Some((at, own)) = chosen else {
+        let mut named = (0u32..).zip(rights.devices.selectors()).filter(|(_, own)| same(own, &wanted, inventory));
+        let Some((at, own)) = named.next() else {
             reason = Some(Reason::RequestOutside);
             continue;
         };
+        if named.next().is_some() {
+            // The beginning of more than one UUID: ambiguous to the driver, too, which ends the list there.
+            break;
+        }
         let bit = 1u64.checked_shl(at).unwrap_or_default();
         if taken & bit != 0 {
             return Decision::nothing(Some(Reason::RequestRepeats));
@@ -161,23 +165,30 @@ fn narrow(rights: &Rights, request: &[u8], inventory: Option<&Inventory>) -> Dec
     Decision::list(list, reason)
 }
 
-fn selector_of<'a>(reading: &Reading<'a>) -> Option<Selector<'a>> {
+fn selector_of<'a>(reading: &'a Reading<'a>) -> Option<Selector<'a>> {
     match reading {
         Reading::Index(index) => Some(Selector::Index(*index)),
-        Reading::Uuid(prefix) => Some(Selector::Uuid(prefix)),
+        Reading::Uuid(prefix) if prefix.is_mig() => Some(Selector::Mig(prefix.text())),
+        Reading::Uuid(prefix) => Some(Selector::Uuid(prefix.digits())),
         Reading::Mig(text) => Some(Selector::Mig(text)),
         Reading::End(_) => None,
     }
 }
 
-/// Whether the policy's selector and the request's name one device.
+/// Whether the policy's selector and the request's name one device. A request's `MIG-` word may name a
+/// whole GPU by its UUID, as the driver has it.
 fn same(own: &Selector<'_>, wanted: &Selector<'_>, inventory: Option<&Inventory>) -> bool {
     match (own, wanted, inventory) {
-        (Selector::Uuid(a), Selector::Uuid(b), None) => common_prefix(a, b),
-        (Selector::Mig(_), _, _) | (_, Selector::Mig(_), _) | (_, _, None) => own.overlaps(wanted),
+        (Selector::Mig(a), Selector::Mig(b), _) | (Selector::Uuid(a), Selector::Uuid(b), None) => common_prefix(a, b),
+        (Selector::Mig(_), _, _) => false,
+        (_, _, None) => own.overlaps(wanted),
         (_, _, Some(inventory)) => {
+            let wanted = match wanted {
+                Selector::Mig(text) => Selector::Uuid(text.get(4..).unwrap_or_default()),
+                other => *other,
+            };
             let found = inventory.find(own);
-            found.is_some() && found == inventory.find(wanted)
+            found.is_some() && found == inventory.find(&wanted)
         }
     }
 }
@@ -185,7 +196,9 @@ fn same(own: &Selector<'_>, wanted: &Selector<'_>, inventory: Option<&Inventory>
 /// Of two selectors that name one device, the one to write: the request's, but the longer UUID.
 fn narrower<'a>(own: Selector<'a>, wanted: Selector<'a>) -> Selector<'a> {
     match (own, wanted) {
-        (Selector::Uuid(a), Selector::Uuid(b)) if a.len() > b.len() => own,
+        (Selector::Uuid(a), Selector::Uuid(b)) | (Selector::Mig(a), Selector::Mig(b)) if a.len() >= b.len() => own,
+        // It was compared through the inventory: the GPU's own name is the safer word.
+        (Selector::Uuid(_) | Selector::Index(_) | Selector::Pci(_), Selector::Mig(_)) => own,
         _ => wanted,
     }
 }
@@ -308,6 +321,13 @@ mod tests {
         assert_eq!(narrowed("GPU-11,GPU-22", "2"), ("2".into(), None));
         assert_eq!(narrowed("1,2", "GPU-2222"), ("GPU-2222".into(), None));
         assert_eq!(narrowed("1", "0x1"), ("".into(), Some(Reason::RequestOutside)));
+        // The driver's odd readings of a UUID choose no other device than the one that they name.
+        assert_eq!(narrowed("GPU-11,GPU-22", "GPU-2-2-2"), ("GPU-222".into(), None));
+        assert_eq!(narrowed("GPU-11,GPU-22", "GPU--"), ("".into(), None));
+        assert_eq!(narrowed("GPU-11,GPU-22", "MIG-2222"), ("GPU-22".into(), None));
+        assert_eq!(narrowed("MIG-22,MIG-33", "MIG-3-3"), ("MIG-33".into(), None));
+        let many = std::format!("GPU-{}22", "-".repeat(300));
+        assert_eq!(narrowed("GPU-11,GPU-22", &many), ("GPU-22".into(), None));
     }
 
     #[test]

@@ -1,22 +1,89 @@
-//! The driver's own reading of `CUDA_VISIBLE_DEVICES`, from the measurements in driver-facts.md.
+//! The driver's own reading of `CUDA_VISIBLE_DEVICES`, as measured on the real one (driver-facts.md, and
+//! `scripts/gpu-check.sh` with driver 580.159.04).
 //!
 //! The reading is lenient where ours of a policy is strict, and it is silent: a bad element ends
-//! the list, and what stands after a number is ignored.
+//! the list, and what stands after a number is ignored. Numbers are read as by C's `strtoul` and cut
+//! to 32 bits. After `GPU-` or `MIG-` only hexadecimal digits count, up to 32: dashes may stand
+//! anywhere or nowhere, and both prefixes find a GPU by its UUID.
 
-use crate::device::{MAX_GPUS, UUID_TEXT, is_uuid_prefix};
+use crate::buffer::Text;
+use crate::device::{MAX_GPUS, Uuid};
 use crate::inventory::Inventory;
 
 /// How the driver reads one element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading<'a> {
-    /// A number as `strtol` reads it, cut to 32 bits, not negative.
+    /// A number, not negative.
     Index(u32),
-    /// The beginning of a UUID, without `GPU-`.
-    Uuid(&'a [u8]),
-    /// A MIG instance, with `MIG-`.
+    /// A UUID or the beginning of one.
+    Uuid(Prefix),
+    /// A MIG instance in the form of the first drivers that had them: the whole text.
     Mig(&'a [u8]),
     /// Something that ends the list.
     End(End),
+}
+
+/// A UUID, or the beginning of one, in the usual writing whatever was typed.
+#[derive(Clone, Copy)]
+pub struct Prefix(Text<40>);
+
+impl Prefix {
+    /// With `GPU-` or `MIG-`, as typed.
+    pub fn text(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// What follows `GPU-` or `MIG-`.
+    pub fn digits(&self) -> &[u8] {
+        self.text().get(4..).unwrap_or_default()
+    }
+
+    /// Whether `MIG-` was typed.
+    pub fn is_mig(&self) -> bool {
+        self.text().starts_with(b"MIG-")
+    }
+
+    /// Whether all of the UUID is there.
+    pub fn is_whole(&self) -> bool {
+        Uuid::parse(self.digits()).is_some()
+    }
+
+    /// Reads what follows the prefix: the digits in the usual writing, and what the driver does not
+    /// look at. None where something else than digits and dashes comes before the 32nd digit.
+    fn read<'a>(kind: &[u8], rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let mut text = Text::of(kind);
+        let mut digits = 0u8;
+        for (at, c) in rest.iter().enumerate() {
+            if digits == 32 {
+                return Some((Self(text), rest.get(at..).unwrap_or_default()));
+            }
+            match c {
+                b'-' => continue,
+                c if c.is_ascii_hexdigit() => {}
+                _ => return None,
+            }
+            if matches!(digits, 8 | 12 | 16 | 20) {
+                text.push(b"-");
+            }
+            text.push(&[*c]);
+            digits = digits.saturating_add(1);
+        }
+        (!rest.is_empty()).then_some((Self(text), b""))
+    }
+}
+
+impl PartialEq for Prefix {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Prefix {}
+
+impl core::fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.0.as_str())
+    }
 }
 
 /// Why an element ends the list.
@@ -47,15 +114,15 @@ pub fn elements(value: &[u8]) -> impl Iterator<Item = Element<'_>> + Clone {
 }
 
 fn element(text: &[u8]) -> Element<'_> {
-    if let Some(rest) = text.strip_prefix(b"GPU-") {
-        let (used, ignored) = rest.split_at(rest.len().min(UUID_TEXT));
-        let reading = if is_uuid_prefix(used) { Reading::Uuid(used) } else { Reading::End(End::NotAUuid) };
-        return Element { text, reading, ignored };
+    for kind in [&b"GPU-"[..], b"MIG-"] {
+        let Some(rest) = text.strip_prefix(kind) else { continue };
+        return match Prefix::read(kind, rest) {
+            Some((prefix, ignored)) => Element { text, reading: Reading::Uuid(prefix), ignored },
+            None if rest.starts_with(b"GPU-") && kind == b"MIG-" => Element { text, reading: Reading::Mig(text), ignored: b"" },
+            None => Element { text, reading: Reading::End(End::NotAUuid), ignored: b"" },
+        };
     }
-    if text.starts_with(b"MIG-") {
-        return Element { text, reading: Reading::Mig(text), ignored: b"" };
-    }
-    let (number, ignored) = strtol(text);
+    let (number, ignored) = strtoul(text);
     let reading = match number.map(u32::try_from) {
         None => Reading::End(End::NotADevice),
         Some(Err(_)) => Reading::End(End::Negative),
@@ -64,8 +131,9 @@ fn element(text: &[u8]) -> Element<'_> {
     Element { text, reading, ignored }
 }
 
-/// As C's `strtol` in base 10 and a cast to `int`: leading blanks, one sign, digits; the rest.
-fn strtol(text: &[u8]) -> (Option<i32>, &[u8]) {
+/// As C's `strtoul` in base 10 and a cast to `int`: leading blanks, one sign, digits; the rest. A number
+/// that is too large becomes the largest, whatever its sign; a negative one is taken from 2^64.
+fn strtoul(text: &[u8]) -> (Option<i32>, &[u8]) {
     let blank = |c: &u8| matches!(c, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r');
     let skipped = text.iter().take_while(|c| blank(c)).count();
     let unsigned = text.get(skipped..).unwrap_or_default();
@@ -79,12 +147,13 @@ fn strtol(text: &[u8]) -> (Option<i32>, &[u8]) {
         return (None, text);
     }
     let (digits, rest) = digits.split_at(count);
-    let digit = |c: &u8| i64::from(c.wrapping_sub(b'0'));
-    let wide = digits.iter().fold(0i64, |n, c| {
-        let tens = n.saturating_mul(10);
-        if negative { tens.saturating_sub(digit(c)) } else { tens.saturating_add(digit(c)) }
-    });
-    // The cast keeps the low 32 bits, as the driver does: 4294967296 is 0 (driver-facts.md).
+    let add = |n: u64, c: &u8| n.checked_mul(10)?.checked_add(u64::from(c.wrapping_sub(b'0')));
+    let wide = match digits.iter().try_fold(0u64, add) {
+        None => u64::MAX,
+        Some(wide) if negative => wide.wrapping_neg(),
+        Some(wide) => wide,
+    };
+    // The cast keeps the low 32 bits, as the driver does: 4294967296 is 0.
     #[allow(clippy::cast_possible_truncation)]
     (Some(wide as i32), rest)
 }
@@ -160,7 +229,7 @@ pub fn read(value: Option<&[u8]>, gpus: &Inventory) -> Visible {
 fn find(reading: &Reading<'_>, gpus: &Inventory) -> Option<usize> {
     match reading {
         Reading::Index(index) => usize::try_from(*index).ok().filter(|index| *index < gpus.len()),
-        Reading::Uuid(prefix) => gpus.find(&crate::device::Selector::Uuid(prefix)),
+        Reading::Uuid(prefix) => gpus.find(&crate::device::Selector::Uuid(prefix.digits())),
         Reading::Mig(_) | Reading::End(_) => None,
     }
 }
@@ -259,13 +328,35 @@ mod tests {
             "GPU-",
             "7fa69335",
             "2147483648",
-            "MIG-7fa69335",
+            "MIG-ffffffff",
         ];
         let built = [u.replace("GPU", "gpu"), std::format!(" {u}"), std::format!("GPU-ffffffff,{u}")];
         for value in hidden.into_iter().chain(built.iter().map(String::as_str)) {
             assert_eq!(answer(value), (100, Vec::new()), "{value:?}");
         }
-        for value in ["0,0", &std::format!("{u},{u}"), &std::format!("GPU-7fa6,{u}")] {
+        // Measured by gpu-check: dashes do not count, both prefixes do, numbers are read by strtoul.
+        let digits = u[4..].replace('-', "");
+        let visible = ["GPU--", "GPU---", "MIG--", "GPU-7-f-a", "-4294967296", "9223372036854775808", "12884901888"];
+        let built = [
+            std::format!("GPU-{digits}"),
+            std::format!("GPU-{digits}x"),
+            std::format!("MIG-{}", &u[4..]),
+            std::format!("MIG-{},0", &u[4..]),
+            std::format!("GPU-{}7fa6", "-".repeat(40)),
+            std::format!("{u}-"),
+            std::format!("{}-", &u[..39]),
+            std::format!("MIG-{}x", &u[4..]),
+        ];
+        for value in visible.into_iter().chain(built.iter().map(String::as_str)) {
+            assert_eq!(answer(value), (0, [0].into()), "{value:?}");
+        }
+        let built =
+            [std::format!("MIG-{u}"), std::format!("MIG-{u}/0/0"), std::format!("GPU-MIG-{}", &u[4..]), std::format!("mig-{}", &u[4..])];
+        let hidden = ["MIG-", "-9223372036854775809", "-18446744073709551615", "-18446744073709551616", "GPU-7fa6x", "GPU-7fa6 "];
+        for value in hidden.into_iter().chain(built.iter().map(String::as_str)) {
+            assert_eq!(answer(value), (100, Vec::new()), "{value:?}");
+        }
+        for value in ["0,0", &std::format!("{u},{u}"), &std::format!("GPU-7fa6,{u}"), &std::format!("{u},MIG-{}", &u[4..])] {
             assert_eq!(answer(value), (101, Vec::new()), "{value:?}");
         }
         assert_eq!(read(None, &one()).indices(), [0]);

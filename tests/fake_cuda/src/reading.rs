@@ -5,7 +5,7 @@ pub fn visible(value: Option<&[u8]>, uuids: &[String]) -> Result<Vec<usize>, i32
     let Some(value) = value else {
         return if uuids.is_empty() { Err(100) } else { Ok((0..uuids.len()).collect()) };
     };
-    let by_uuid = value.starts_with(b"GPU-");
+    let by_uuid = value.starts_with(b"GPU-") || value.starts_with(b"MIG-");
     let mut list: Vec<usize> = Vec::new();
     let mut repeated = false;
     let mut rest = value;
@@ -29,17 +29,29 @@ pub fn visible(value: Option<&[u8]>, uuids: &[String]) -> Result<Vec<usize>, i32
     if list.is_empty() { Err(100) } else { Ok(list) }
 }
 
-/// The text is compared as far as it goes; what lies behind a whole UUID is not looked at.
+/// Hexadecimal digits are compared as far as they go, 32 at most; dashes are skipped wherever they stand.
 fn find_uuid(word: &[u8], uuids: &[String]) -> Option<usize> {
-    let digits = word.strip_prefix(b"GPU-")?;
-    if digits.is_empty() {
+    let rest = word.strip_prefix(b"GPU-").or(word.strip_prefix(b"MIG-"))?;
+    if rest.is_empty() {
         return None;
+    }
+    let mut digits = String::new();
+    for c in rest {
+        if digits.len() == 32 {
+            break;
+        }
+        if *c == b'-' {
+            continue;
+        }
+        if !c.is_ascii_hexdigit() {
+            return None;
+        }
+        digits.push(c.to_ascii_lowercase() as char);
     }
     let mut hit = None;
     for (k, uuid) in uuids.iter().enumerate() {
-        let own = &uuid.as_bytes()[4..];
-        let n = digits.len().min(own.len());
-        if digits[..n].eq_ignore_ascii_case(&own[..n]) {
+        let own = uuid[4..].replace('-', "").to_lowercase();
+        if own.starts_with(&digits) {
             if hit.is_some() {
                 return None;
             }
@@ -49,7 +61,7 @@ fn find_uuid(word: &[u8], uuids: &[String]) -> Option<usize> {
     hit
 }
 
-/// strtol, then a cast to int.
+/// strtoul, then a cast to int.
 fn find_number(word: &[u8], count: usize) -> Option<usize> {
     let mut at = 0;
     while at < word.len() && matches!(word[at], b' ' | b'\t'..=b'\r') {
@@ -63,13 +75,16 @@ fn find_number(word: &[u8], count: usize) -> Option<usize> {
     if at == word.len() || !word[at].is_ascii_digit() {
         return None;
     }
-    let mut wide: i128 = 0;
+    let mut wide: u128 = 0;
     while at < word.len() && word[at].is_ascii_digit() {
-        wide = (wide * 10 + i128::from(word[at] - b'0')).min(1 << 70);
+        wide = (wide * 10 + u128::from(word[at] - b'0')).min(1 << 70);
         at += 1;
     }
-    let wide = if negative { -wide } else { wide };
-    let long = wide.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+    let long = match u64::try_from(wide) {
+        Err(_) => u64::MAX,
+        Ok(long) if negative => 0u64.wrapping_sub(long),
+        Ok(long) => long,
+    };
     let int = long as i32;
     usize::try_from(int).ok().filter(|k| *k < count)
 }

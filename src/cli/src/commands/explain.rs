@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::{machine, source};
 use anyhow::{Context, Result, bail};
 use cuvisor_policy::decide::{self, Applied, Decision, Rights};
-use cuvisor_policy::device::{Devices, UUID_TEXT};
+use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::policy::{Mode, check_audit_file};
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
@@ -230,8 +230,9 @@ fn tokens(request: &[u8]) -> Vec<Token> {
         let ignored = if element.ignored.is_empty() { String::new() } else { format!(" and ignores `{}`", lossy(element.ignored)) };
         match element.reading {
             Reading::Index(index) => format!("the driver reads {index}{ignored}"),
-            Reading::Uuid(prefix) if prefix.len() < UUID_TEXT => "the driver reads the beginning of a UUID".to_owned(),
-            Reading::Uuid(_) => format!("the driver reads a UUID{ignored}"),
+            Reading::Uuid(prefix) if prefix.digits().is_empty() => "the driver reads the beginning of every UUID".to_owned(),
+            Reading::Uuid(prefix) if !prefix.is_whole() => format!("the driver reads the beginning {} of a UUID", lossy(prefix.digits())),
+            Reading::Uuid(prefix) => format!("the driver reads the UUID {}{ignored}", lossy(prefix.digits())),
             Reading::Mig(_) => "the driver reads a MIG device".to_owned(),
             Reading::End(End::Negative) => "the list ends here: the number is below zero".to_owned(),
             Reading::End(End::NotAUuid) => "the list ends here: this does not begin a UUID".to_owned(),
