@@ -8,7 +8,7 @@ fn the_line_has_the_documented_keys_in_their_order() {
     let out = child.policy("[audit]\nfile = \"AUDIT\"\n[default]\ndevices = [1]\n").run();
     let keys = |event: &serde_json::Value| event.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     let init = out.event("init");
-    let head = "schema time event outcome pid ppid start_time uid euid exe argv policy rule";
+    let head = "schema time event outcome pid ppid start_time uid euid login_uid exe argv cwd container cgroup policy rule";
     assert_eq!(keys(init), sorted(&format!("{head} result result_name request effective changed rewritten caller driver devices")));
     assert_eq!(keys(out.event("device")), sorted(&format!("{head} result result_name call caller driver device")));
     assert_eq!(init["schema"], "cuvisor.audit/1");

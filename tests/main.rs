@@ -9,6 +9,7 @@ mod audit;
 mod cases_a;
 mod cases_b;
 mod cases_c;
+mod cases_d;
 mod clients;
 mod explain;
 mod guard;

@@ -146,6 +146,12 @@ impl Child {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the child starts")
     }
 
+    /// The same, with its output thrown away.
+    pub fn start_silent(&mut self) -> std::process::Child {
+        self.prepare();
+        self.command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the child starts")
+    }
+
     fn prepare(&mut self) {
         if !self.preload.is_empty() {
             let list: Vec<_> = self.preload.iter().map(|p| p.display().to_string()).collect();

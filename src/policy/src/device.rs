@@ -9,7 +9,7 @@ use crate::buffer::{Text, digit};
 /// The most GPUs that Cuvisor tells apart in one process, and the most elements of one list.
 pub const MAX_GPUS: usize = 64;
 
-/// A device list in the form that the driver and [`List`] read: elements joined by commas.
+/// A device list in the form that the driver and [`Devices::selectors`] read: elements joined by commas.
 pub type ListText = Text<{ MAX_GPUS * 48 }>;
 
 /// Where the dashes stand in the 36 characters of a UUID.

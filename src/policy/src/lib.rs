@@ -5,7 +5,7 @@
 //! here, and nothing that can panic: the preload library calls this code inside every process of a
 //! machine, and the command calls the same code to explain what the library will do.
 //!
-//! The data goes through the modules in this order: [`file`] and [`visible`] read what people and
+//! The data goes through the modules in this order: [`mod@file`] and [`visible`] read what people and
 //! programs typed, [`rule`] finds what holds for one process, [`decide`] makes the list that the
 //! driver gets, [`guard`] compares what the driver then shows, [`record`] writes it down.
 #![no_std]
@@ -18,6 +18,7 @@
 extern crate std;
 
 pub mod buffer;
+pub mod container;
 pub mod decide;
 pub mod device;
 pub mod file;

@@ -107,6 +107,14 @@ impl Line {
         }
     }
 
+    /// Writes a number into an array.
+    pub fn numeral(&mut self, value: i64) {
+        if self.room(21) {
+            self.separate();
+            self.integer(value);
+        }
+    }
+
     /// The finished line, with its line feed.
     pub fn finish(&mut self) -> &[u8] {
         while self.open.len() > 1 {

@@ -9,7 +9,7 @@ use cuvisor_policy::record::{self, Line};
 
 use crate::apply::{Outcome, Value};
 use crate::driver::{Code, Slot};
-use crate::facts;
+use crate::identity;
 use crate::life::{self, COUNTS};
 use crate::sink;
 use crate::state::State;
@@ -66,6 +66,14 @@ pub struct Touch<'a> {
     pub slot: &'a Slot,
 }
 
+/// A change of the variable that comes too late.
+pub struct LateChange<'a> {
+    /// The value that the driver read.
+    pub old: Option<&'a [u8]>,
+    /// The value now.
+    pub new: Option<&'a [u8]>,
+}
+
 /// The events.
 #[derive(Clone, Copy)]
 pub enum Kind<'a> {
@@ -79,6 +87,8 @@ pub enum Kind<'a> {
     Denied(&'a Touch<'a>),
     /// CUDA was used under a broken policy.
     PolicyError,
+    /// `CUDA_VISIBLE_DEVICES` was changed after the driver had read it.
+    LateChange(&'a LateChange<'a>),
     /// The end of a process that used CUDA.
     Exit,
 }
@@ -91,6 +101,7 @@ impl Kind<'_> {
             Self::Context(_) => "context",
             Self::Denied(_) => "denied",
             Self::PolicyError => "policy_error",
+            Self::LateChange(_) => "late_change",
             Self::Exit => "exit",
         }
     }
@@ -111,13 +122,19 @@ pub fn write(state: &State, kind: Kind<'_>) {
         Kind::Device(touch) | Kind::Context(touch) => touch_members(&mut line, touch, None),
         Kind::Denied(touch) => touch_members(&mut line, touch, Some(state)),
         Kind::PolicyError => line.string("reason", state.broken.as_bytes()),
+        Kind::LateChange(change) => {
+            line.string_or_null("old", change.old);
+            line.string_or_null("new", change.new);
+            line.seconds("seconds", life::since_begin());
+            line.string("reason", b"the driver read the variable at cuInit and does not look again");
+        }
         Kind::Exit => exit_members(&mut line),
     }
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
     if dropped != 0 {
         line.number("dropped", signed(dropped));
     }
-    if !sink::append(state, line.finish()) {
+    if !sink::append(state, kind.name(), line.finish()) {
         DROPPED.fetch_add(dropped.saturating_add(1), Ordering::Relaxed);
     }
 }
@@ -130,23 +147,7 @@ fn head(line: &mut Line, state: &State, kind: &Kind<'_>) {
     line.string("outcome", outcome(state, kind).as_bytes());
     line.number("pid", i64::from(sys::process()));
     line.number("ppid", i64::from(sys::parent()));
-    match facts::start_time() {
-        Some(ticks) => line.number("start_time", signed(ticks)),
-        None => line.null("start_time"),
-    }
-    line.number("uid", i64::from(sys::user()));
-    line.number("euid", i64::from(sys::effective_user()));
-    line.string("exe", facts::executable().as_bytes());
-    line.array("argv", |line| {
-        let whole = state.argv.as_bytes();
-        let arguments = whole.strip_suffix(b"\0").unwrap_or(whole);
-        if !whole.is_empty() {
-            arguments.split(|c| *c == 0).for_each(|argument| line.element(argument));
-        }
-    });
-    if state.argv.is_cut() {
-        line.boolean("argv_cut", true);
-    }
+    identity::with(|identity| identity.write(line, |line| arguments(line, state)));
     line.string("policy", state.policy.as_bytes());
     line.string_or_null("rule", state.rule.as_ref().map(|name| name.as_bytes()));
     if !state.ignored.is_empty() && matches!(kind, Kind::Init(_) | Kind::PolicyError) {
@@ -154,6 +155,35 @@ fn head(line: &mut Line, state: &State, kind: &Kind<'_>) {
     }
     if life::is_forked() {
         line.boolean("forked_after_init", true);
+    }
+}
+
+/// The arguments as at exec time, without the values of the options that the policy redacts. Where that
+/// list did not fit, none is written: rather too little than a password.
+fn arguments(line: &mut Line, state: &State) {
+    let whole = state.argv.as_bytes();
+    let options = || state.redact.as_bytes().split(|c| *c == 0).filter(|option| !option.is_empty());
+    line.array("argv", |line| {
+        let mut secret = false;
+        for argument in whole.strip_suffix(b"\0").unwrap_or(whole).split(|c| *c == 0) {
+            if whole.is_empty() || state.redact.is_cut() {
+                return;
+            }
+            let value_of = |option: &[u8]| argument.strip_prefix(option).is_some_and(|rest| rest.starts_with(b"="));
+            match options().find(|option| value_of(option)) {
+                _ if core::mem::take(&mut secret) => line.element(b"***"),
+                Some(option) => {
+                    let mut text = Text::<128>::of(option);
+                    text.push_some(b"=***");
+                    line.element(text.as_bytes());
+                }
+                None => line.element(argument),
+            }
+            secret = options().any(|option| option == argument);
+        }
+    });
+    if state.argv.is_cut() {
+        line.boolean("argv_cut", true);
     }
 }
 

@@ -131,7 +131,7 @@ fn number(line: &[u8], at: usize) -> Option<u32> {
 
 /// Whether a line of a file satisfies `wanted`. The file is read in pieces; a line longer than 4 KiB is
 /// judged by its beginning, where name and number stand.
-fn any_line(path: &core::ffi::CStr, mut wanted: impl FnMut(&[u8]) -> bool) -> bool {
+pub fn any_line(path: &core::ffi::CStr, mut wanted: impl FnMut(&[u8]) -> bool) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let mut buffer = [0u8; 4096];
     let mut line = Text::<4096>::new();

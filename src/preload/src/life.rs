@@ -1,10 +1,15 @@
 //! This process's life with CUDA: when it began, what was counted, its forks and its end.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use cuvisor_policy::names;
+use once_cell::race::OnceRef;
 
-use crate::event::{self, Kind};
-use crate::sys;
-use crate::{driver, nest, state};
+use crate::apply::Value;
+use crate::event::{self, Kind, LateChange};
+use crate::state::State;
+use crate::sys::{self, Memory};
+use crate::{driver, environ, nest, state};
 
 /// Ticks of the first `cuInit`, and the process that made it.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
@@ -45,6 +50,41 @@ pub fn begin() {
     }
 }
 
+/// The value of `CUDA_VISIBLE_DEVICES` that the driver read.
+static READ: OnceRef<'static, Option<Value>> = OnceRef::new();
+
+/// Notes the value that the driver has just read with success; the first one counts.
+pub fn driver_has_read(value: Option<&Value>) {
+    if READ.get().is_some() {
+        return;
+    }
+    let Some(memory) = Memory::map(size_of::<Option<Value>>()) else { return };
+    // SAFETY: the mapping is large enough, page-aligned, ours, and never given back.
+    let place = unsafe { &mut *memory.start().cast::<MaybeUninit<Option<Value>>>() };
+    // Another thread may have been first; then this memory is lost, once.
+    let _ = READ.set(place.write(value.copied()));
+}
+
+/// Compares the variable with what the driver read, and logs a change, each new value once. This is the
+/// trap that Cuvisor exists for, caught in the act.
+pub fn look_for_late_change(state: &State) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let Some(old) = READ.get() else { return };
+    let old = old.as_ref().map(Value::as_bytes);
+    let new = environ::get(names::VISIBLE_DEVICES);
+    let fingerprint = hash(new);
+    if old != new && LAST.swap(fingerprint, Ordering::Relaxed) != fingerprint {
+        let new = new.map(Value::of);
+        event::write(state, Kind::LateChange(&LateChange { old, new: new.as_ref().map(Value::as_bytes) }));
+    }
+}
+
+/// FNV-1a; the unset variable has a number of its own.
+fn hash(value: Option<&[u8]>) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    value.map_or(1, |bytes| bytes.iter().fold(0xcbf2_9ce4_8422_2325, step) | 2)
+}
+
 /// Microseconds since this process's first `cuInit`.
 pub fn since_begin() -> u64 {
     sys::ticks().saturating_sub(BEGUN.load(Ordering::Relaxed))
@@ -59,7 +99,10 @@ pub fn is_forked() -> bool {
 /// leaves none.
 extern "C" fn end() {
     if OWNER.load(Ordering::Relaxed) == sys::process() {
-        sys::keep_errno(|| event::write(state::get(), Kind::Exit));
+        sys::keep_errno(|| {
+            look_for_late_change(state::get());
+            event::write(state::get(), Kind::Exit);
+        });
     }
 }
 

@@ -27,6 +27,7 @@ pub fn init(slot: &Slot, flags: c_uint, caller: *const c_void) -> Code {
         life::begin();
         life::count(&COUNTS.init);
         report_broken(state);
+        life::look_for_late_change(state);
         apply::apply(state)
     });
     if !outcome.in_force {
@@ -42,6 +43,9 @@ fn after_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outco
     let refused = outside != 0 && state.enforces();
     if result == 0 {
         slot.judge(if refused { Verdict::Refused } else { Verdict::Known }, outside);
+    }
+    if result == 0 {
+        life::driver_has_read(outcome.effective.as_ref());
     }
     let answer = if refused { code::NO_DEVICE } else { result };
     log_init(state, slot, caller, outcome, answer, outside);
@@ -134,7 +138,10 @@ fn device(
     if nest.is_none() || out.is_null() {
         return real(out).unwrap_or(code::NOT_INITIALIZED);
     }
-    keep_errno(|| life::count(&COUNTS.device));
+    keep_errno(|| {
+        life::count(&COUNTS.device);
+        life::look_for_late_change(state);
+    });
     if slot.verdict() == Verdict::Refused {
         return keep_errno(|| refuse(state, &Touch { subject: asked, result: code::NOT_INITIALIZED, call, caller, slot }));
     }
@@ -185,6 +192,7 @@ pub fn context<F: Copy>(slot: &Slot, call: Hook, device: c_int, caller: *const c
         return real();
     }
     let denied = keep_errno(|| {
+        life::look_for_late_change(state);
         examine(state, slot);
         let seen = slot.device_of(device);
         let touch = |result| Touch { subject: seen.map_or(Subject::Ordinal(device), Subject::Device), result, call, caller, slot };

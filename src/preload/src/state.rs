@@ -37,6 +37,12 @@ pub struct State {
     pub audit: Text<512>,
     /// Which calls are logged.
     pub calls: Calls,
+    /// Whether events go to the journal.
+    pub journald: bool,
+    /// Whether events go to syslog.
+    pub syslog: bool,
+    /// Options whose values are not written down, each with its NUL.
+    pub redact: Text<1024>,
     /// Variables that were set and do not count, separated by commas.
     pub ignored: Text<128>,
     /// The folder that stands for `/` where GPUs are looked for; empty for `/`.
@@ -56,10 +62,18 @@ impl State {
             rule: None,
             audit: Text::new(),
             calls: Calls::First,
+            journald: false,
+            syslog: false,
+            redact: Text::new(),
             ignored: Text::new(),
             root: Text::new(),
             argv: Text::new(),
         }
+    }
+
+    /// Whether events have somewhere to go.
+    pub fn has_sink(&self) -> bool {
+        !self.audit.is_empty() || self.journald || self.syslog
     }
 
     /// Whether the process is held to its devices.
@@ -163,7 +177,7 @@ fn decide(state: &mut State, system: Result<File, i32>) {
         state.mode = Mode::Enforce;
         state.rights = Rights::NOTHING;
     }
-    let something = !state.audit.is_empty() || !matches!(state.rights.devices, Devices::All);
+    let something = state.has_sink() || !matches!(state.rights.devices, Devices::All);
     state.active = state.mode != Mode::Off && something && is_first_copy();
 }
 
@@ -338,6 +352,12 @@ impl Reading<'_> {
         self.state.rule = found.map(|rule| Text::of(rule.name.unwrap_or(b"unnamed")));
         self.state.audit = Text::of(policy.audit.file.unwrap_or_default());
         self.state.calls = policy.audit.calls;
+        self.state.journald = policy.audit.journald;
+        self.state.syslog = policy.audit.syslog;
+        for option in policy.audit.redact.iter().flat_map(|list| list.elements()) {
+            self.state.redact.push_some(option.spot().text);
+            self.state.redact.push_some(b"\0");
+        }
     }
 }
 

@@ -62,9 +62,14 @@ impl File {
         if fd < 0 {
             return Err(errno());
         }
-        let file = Self(fd);
+        Self::lifted(fd)
+    }
+
+    /// Takes a descriptor that was just opened, moved above the standard ones.
+    fn lifted(fd: c_int) -> Result<Self, c_int> {
+        let low = Self(fd);
         if fd > 2 {
-            return Ok(file);
+            return Ok(low);
         }
         // SAFETY: `fd` is ours; F_DUPFD_CLOEXEC takes one number.
         let higher = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
@@ -133,6 +138,41 @@ impl Drop for File {
     fn drop(&mut self) {
         // SAFETY: the descriptor is ours and is not used after this.
         unsafe { libc::close(self.0) };
+    }
+}
+
+/// A socket for one datagram, closed when dropped.
+pub struct Socket(File);
+
+impl Socket {
+    /// A local socket that never waits, on no standard descriptor.
+    pub fn datagram() -> Option<Self> {
+        // SAFETY: socket takes three numbers.
+        let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+        if fd < 0 {
+            return None;
+        }
+        File::lifted(fd).ok().map(Self)
+    }
+
+    /// Sends the parts as one datagram to the socket at `path`; whether it was taken.
+    pub fn send(&self, path: &CStr, parts: &[&[u8]; 6]) -> bool {
+        let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+        let name = path.to_bytes_with_nul();
+        if name.len() > address.sun_path.len() {
+            return false;
+        }
+        address.sun_path.iter_mut().zip(name).for_each(|(place, byte)| *place = byte.cast_signed());
+        let mut pieces = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+        // SAFETY: a msghdr of zeros is valid.
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        message.msg_name = (&raw mut address).cast();
+        message.msg_namelen = libc::socklen_t::try_from(size_of::<libc::sockaddr_un>()).unwrap_or_default();
+        message.msg_iov = pieces.as_mut_ptr();
+        message.msg_iovlen = pieces.len();
+        // SAFETY: the descriptor is open; the address and the pieces outlive the call, which only reads them.
+        let sent = unsafe { libc::sendmsg(self.0.0, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        usize::try_from(sent) == Ok(parts.iter().map(|part| part.len()).sum())
     }
 }
 

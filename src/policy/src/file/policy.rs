@@ -76,6 +76,12 @@ pub struct Audit<'a> {
     pub file: Option<&'a [u8]>,
     /// Which calls are logged.
     pub calls: Calls,
+    /// Whether events go to the journal.
+    pub journald: bool,
+    /// Whether events go to syslog.
+    pub syslog: bool,
+    /// Options of the command line whose values are not written down.
+    pub redact: Option<Array<'a>>,
 }
 
 /// The devices of a rule or of `[default]`, as the file has them.
@@ -194,7 +200,7 @@ impl Policy<'_> {
         Self {
             mode: Mode::Enforce,
             locked: false,
-            audit: Audit { file: None, calls: Calls::First },
+            audit: Audit { file: None, calls: Calls::First, journald: false, syslog: false, redact: None },
             default: Grant { devices: DeviceSpec::All, request: Request::Fixed, emit: Emit::AsWritten },
         }
     }
@@ -233,11 +239,14 @@ struct Reader<'a, 's, S> {
 }
 
 /// Every key: its place and its name. Its position is its bit in `seen`.
-const KEYS: [(Place, &[u8]); 18] = [
+const KEYS: [(Place, &[u8]); 21] = [
     (Place::Top, b"mode"),
     (Place::Top, b"locked"),
     (Place::Audit, b"file"),
     (Place::Audit, b"calls"),
+    (Place::Audit, b"journald"),
+    (Place::Audit, b"syslog"),
+    (Place::Audit, b"redact"),
     (Place::Default, b"devices"),
     (Place::Default, b"request"),
     (Place::Default, b"emit"),
@@ -338,7 +347,10 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
             (Place::Top, b"mode") => self.policy.mode = word(value, Expected::Mode, Mode::parse)?,
             (Place::Top, _) => self.policy.locked = boolean(value)?,
             (Place::Audit, b"file") => self.policy.audit.file = Some(audit_file(value)?),
-            (Place::Audit, _) => self.policy.audit.calls = word(value, Expected::Calls, calls)?,
+            (Place::Audit, b"calls") => self.policy.audit.calls = word(value, Expected::Calls, calls)?,
+            (Place::Audit, b"journald") => self.policy.audit.journald = boolean(value)?,
+            (Place::Audit, b"syslog") => self.policy.audit.syslog = boolean(value)?,
+            (Place::Audit, _) => self.policy.audit.redact = Some(strings(value)?),
             (_, b"devices") => rule.devices = Some(value),
             (_, b"request") => rule.request = word(value, Expected::Request, request)?,
             (_, b"emit") => rule.emit = word(value, Expected::Emit, emit)?,
