@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::audit::groups::By;
 use clap::builder::TypedValueParser;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -23,6 +24,12 @@ pub enum Command {
     Check(Check),
     /// Say which rule a program meets and which GPUs it will see, without running it
     Explain(Explain),
+    /// Say who used which GPU, from audit files
+    Report(Report),
+    /// Print events as readable lines
+    Tail(Tail),
+    /// Say which processes have a GPU open now
+    Ps(Ps),
 }
 
 /// `cuvisor run`
@@ -76,4 +83,59 @@ pub struct Explain {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// `cuvisor report`
+#[derive(clap::Args, Debug)]
+pub struct Report {
+    /// Audit files, rotated and .gz ones too; else the policy's
+    pub files: Vec<PathBuf>,
+    /// What a row is
+    #[arg(long, value_enum, default_value = "all")]
+    pub by: By,
+    /// Only events since then: 2h, 7d, 2026-12-01, 2026-12-01T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only events until then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Only this GPU: the beginning of its UUID or PCI bus id
+    #[arg(long, value_name = "GPU")]
+    pub gpu: Option<String>,
+    /// Only this user: login name or uid
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Only rows in which something was denied
+    #[arg(long)]
+    pub denied: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print CSV
+    #[arg(long)]
+    pub csv: bool,
+    /// Write a page with a timeline instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv"])]
+    pub html: Option<PathBuf>,
+}
+
+/// `cuvisor tail`
+#[derive(clap::Args, Debug)]
+pub struct Tail {
+    /// Wait for more
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many events to begin with
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
+    pub lines: usize,
+    /// Audit file; else the policy's
+    pub file: Option<PathBuf>,
+}
+
+/// `cuvisor ps`
+#[derive(clap::Args, Debug)]
+pub struct Ps {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

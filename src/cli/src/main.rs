@@ -1,11 +1,16 @@
 //! cuvisor: starts programs with their GPUs fixed, and explains what the library does.
 
 mod args;
+mod audit;
 mod commands;
 mod exit;
 mod library;
 mod machine;
+mod output;
+mod process;
 mod source;
+mod subject;
+mod verdict;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -18,6 +23,9 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run::run(&run),
         Command::Check(check) => commands::check::run(&check),
         Command::Explain(explain) => commands::explain::run(&explain),
+        Command::Report(report) => commands::report::run(&report),
+        Command::Tail(tail) => commands::tail::run(&tail),
+        Command::Ps(ps) => commands::ps::run(&ps),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -2,4 +2,7 @@
 
 pub mod check;
 pub mod explain;
+pub mod ps;
+pub mod report;
 pub mod run;
+pub mod tail;

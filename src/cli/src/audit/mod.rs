@@ -1,0 +1,6 @@
+//! The audit file as the command reads it.
+
+pub mod event;
+pub mod files;
+pub mod groups;
+pub mod lines;

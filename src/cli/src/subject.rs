@@ -1,0 +1,133 @@
+//! The facts about a process that rules ask for.
+
+use crate::args::Explain;
+use crate::machine;
+use crate::process::Running;
+use anyhow::{Context, Result, bail};
+use cuvisor_policy::names;
+use cuvisor_policy::rule::Facts;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// A process that is asked about: one that would be started, or one that runs.
+pub struct Subject {
+    uid: u32,
+    user: String,
+    gids: Vec<u32>,
+    exe: Vec<u8>,
+    command_line: Vec<u8>,
+    environment: BTreeMap<Vec<u8>, Vec<u8>>,
+    cgroup: Vec<u8>,
+}
+
+impl Subject {
+    /// The process that a command would become.
+    ///
+    /// # Errors
+    /// An option makes no sense.
+    pub fn starting(args: &Explain) -> Result<Self> {
+        let Some(program) = args.command.first() else { bail!("no command was given") };
+        let mut environment: BTreeMap<_, _> = std::env::vars_os().map(|(k, v)| (k.into_vec(), v.into_vec())).collect();
+        for pair in &args.env {
+            let Some((name, value)) = pair.split_once('=') else { bail!("--env {pair}: write NAME=VALUE") };
+            environment.insert(name.into(), value.into());
+        }
+        for name in &args.unset {
+            environment.remove(name.as_bytes());
+        }
+        let users = machine::users();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let numbers = |key: &str| -> Vec<u32> {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap_or_default().split_whitespace().filter_map(|n| n.parse().ok()).collect()
+        };
+        let (uid, gids) = match &args.user {
+            None => (numbers("Uid:").first().copied().unwrap_or_default(), [numbers("Gid:"), numbers("Groups:")].concat()),
+            Some(name) => {
+                let user = users.iter().find(|u| u.name == *name || u.uid.to_string() == *name);
+                let user = user.with_context(|| format!("--as {name}: no such user in /etc/passwd"))?;
+                let groups = machine::groups().into_iter().filter(|g| g.members.contains(&user.name)).map(|g| g.gid);
+                (user.uid, std::iter::once(user.gid).chain(groups).collect())
+            }
+        };
+        let user = users.into_iter().find(|u| u.uid == uid).map(|u| u.name).unwrap_or_default();
+        let exe = resolve(program);
+        let command_line = args.command.iter().map(|a| a.as_bytes()).collect::<Vec<_>>().join(&b' ');
+        let cgroup = std::fs::read("/proc/self/cgroup").unwrap_or_default();
+        Ok(Self { uid, user, gids, exe, command_line, environment, cgroup })
+    }
+
+    /// A process that runs. What may not be read counts as empty; [`Running`] says what that was.
+    pub fn running(running: &Running) -> Self {
+        let user = machine::users().into_iter().find(|u| u.uid == running.uid).map(|u| u.name).unwrap_or_default();
+        Self {
+            uid: running.uid,
+            user,
+            gids: running.gids.clone(),
+            exe: running.exe.clone(),
+            command_line: running.command.clone(),
+            environment: running.environment.clone().unwrap_or_default(),
+            cgroup: running.cgroup.clone(),
+        }
+    }
+
+    /// The folder that stands for `/` where GPUs are looked for.
+    pub fn root(&mut self) -> PathBuf {
+        self.variable(names::PROC_ROOT.as_bytes()).map_or_else(|| PathBuf::from("/"), |root| PathBuf::from(OsStr::from_bytes(root)))
+    }
+}
+
+/// The executable as /proc/self/exe will show it: found on the PATH, links resolved, a script's interpreter instead of the script.
+fn resolve(program: &OsStr) -> Vec<u8> {
+    let path = if program.as_bytes().contains(&b'/') {
+        Some(PathBuf::from(program))
+    } else {
+        let places = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&places).map(|place| place.join(program)).find(|path| path.is_file())
+    };
+    let Some(path) = path.and_then(|path| path.canonicalize().ok()) else { return program.as_bytes().to_vec() };
+    let beginning = std::fs::read(&path).unwrap_or_default();
+    let interpreter = beginning.strip_prefix(b"#!").and_then(|rest| rest.split(|c| *c == b'\n').next()).map(<[u8]>::trim_ascii);
+    let words = |line: &[u8]| line.split(|c| *c == b' ').map(<[u8]>::to_vec).filter(|w| !w.is_empty()).collect::<Vec<_>>();
+    match interpreter.map(words).as_deref() {
+        Some([env, name, ..]) if env.ends_with(b"/env") => resolve(OsStr::from_bytes(name)),
+        Some([name, ..]) => resolve(OsStr::from_bytes(name)),
+        _ => path.into_os_string().into_vec(),
+    }
+}
+
+impl Facts for Subject {
+    fn uid(&mut self) -> u32 {
+        self.uid
+    }
+
+    fn is_user(&mut self, name: &[u8]) -> bool {
+        self.user.as_bytes() == name
+    }
+
+    fn in_group(&mut self, gid: u32) -> bool {
+        self.gids.contains(&gid)
+    }
+
+    fn in_group_named(&mut self, name: &[u8]) -> bool {
+        machine::groups().iter().any(|g| g.name.as_bytes() == name && self.gids.contains(&g.gid))
+    }
+
+    fn exe(&mut self) -> &[u8] {
+        &self.exe
+    }
+
+    fn command_line(&mut self) -> &[u8] {
+        &self.command_line
+    }
+
+    fn variable(&mut self, name: &[u8]) -> Option<&[u8]> {
+        self.environment.get(name).map(Vec::as_slice)
+    }
+
+    fn cgroup(&mut self) -> &[u8] {
+        &self.cgroup
+    }
+}

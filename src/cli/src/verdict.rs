@@ -1,0 +1,147 @@
+//! What the policy says of a process, by the library's own order of files and variables.
+
+use crate::source;
+use crate::subject::Subject;
+use anyhow::Result;
+use cuvisor_policy::decide::Rights;
+use cuvisor_policy::device::Devices;
+use cuvisor_policy::file::policy::{Mode, check_audit_file};
+use cuvisor_policy::names;
+use cuvisor_policy::rule::{self, Condition, Facts};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A rule that does not match.
+#[derive(Serialize)]
+pub struct Rejected {
+    /// Its name or line.
+    pub rule: String,
+    /// The condition that failed.
+    pub because: &'static str,
+}
+
+/// What holds for a process.
+pub struct Verdict {
+    /// The file; none where there is none.
+    pub policy: Option<PathBuf>,
+    /// Enforce, audit or off.
+    pub mode: Mode,
+    /// Which devices, and how the request counts.
+    pub rights: Rights,
+    /// The rule that matches; none for the default.
+    pub rule: Option<String>,
+    /// The rules before it, and which condition failed.
+    pub rejected: Vec<Rejected>,
+    /// Variables that do not count, the policy being locked.
+    pub ignored: Vec<String>,
+    locked: bool,
+    /// Why the policy is broken.
+    pub broken: Option<String>,
+}
+
+/// What holds for a subject; a file that is given goes before all others.
+///
+/// # Errors
+/// The file that was given cannot be read.
+pub fn of(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
+    let mut found = find(subject, given)?;
+    for name in [names::DEVICES, names::MODE, names::AUDIT, names::DISABLE, names::PROC_ROOT] {
+        let Some(value) = subject.variable(name.as_bytes()).map(<[u8]>::to_vec) else { continue };
+        if found.locked {
+            found.ignored.push(name.to_owned());
+            continue;
+        }
+        let fault = match name {
+            names::DEVICES => match Devices::parse(&value) {
+                Ok(devices) => {
+                    found.rights = Rights { devices, ..Rights::NOTHING };
+                    None
+                }
+                Err((_, fault)) => Some((fault.message(), fault.remedy())),
+            },
+            names::MODE => match Mode::parse(&value) {
+                Some(mode) => {
+                    found.mode = mode;
+                    None
+                }
+                None => Some(("unknown mode", "write enforce, audit or off")),
+            },
+            names::AUDIT => check_audit_file(&value).err().map(|fault| (fault.message(), fault.remedy())),
+            names::DISABLE if value == b"1" => {
+                found.mode = Mode::Off;
+                None
+            }
+            _ => None,
+        };
+        if let Some((message, remedy)) = fault {
+            found.broken.get_or_insert(format!("{name}: {message}; {remedy}"));
+        }
+    }
+    if found.broken.is_some() {
+        found.mode = Mode::Enforce;
+        found.rights = Rights::NOTHING;
+    }
+    Ok(found)
+}
+
+/// The file that holds for the subject, by the library's order: the system's if it is locked or broken,
+/// else the one that the variable names, else the system's. A file that was given goes before all.
+fn find(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
+    let mut found = Verdict {
+        policy: None,
+        mode: Mode::Enforce,
+        rights: Rights { devices: Devices::All, ..Rights::NOTHING },
+        rule: None,
+        rejected: Vec::new(),
+        ignored: Vec::new(),
+        locked: false,
+        broken: None,
+    };
+    if let Some(path) = given {
+        let text = source::load(path)?;
+        take(&mut found, subject, path, &text);
+        return Ok(found);
+    }
+    let system = Path::new(names::SYSTEM_POLICY);
+    if let Ok(text) = std::fs::read(system) {
+        take(&mut found, subject, system, &text);
+        found.locked |= found.broken.is_some();
+        if found.locked {
+            return Ok(found);
+        }
+    }
+    if let Some(named) = subject.variable(names::POLICY.as_bytes()).map(|v| PathBuf::from(OsStr::from_bytes(v))) {
+        found.rejected.clear();
+        match std::fs::read(&named) {
+            Ok(text) => take(&mut found, subject, &named, &text),
+            Err(error) => {
+                found.broken = Some(format!("{}: {error}; name a readable file, or unset the variable", named.display()));
+                found.policy = Some(named);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn take(found: &mut Verdict, subject: &mut Subject, path: &Path, text: &[u8]) {
+    let parsed = source::parse(text);
+    found.policy = Some(path.to_owned());
+    found.broken = parsed.errors.first().map(|error| source::show(path, text, error).trim_end().to_owned());
+    found.locked = parsed.policy.locked;
+    let mut matched = None;
+    for rule in &parsed.rules {
+        match rule::mismatch(rule, subject) {
+            None => {
+                matched = Some(rule);
+                break;
+            }
+            Some(condition) => found.rejected.push(Rejected { rule: source::rule_name(text, rule), because: Condition::key(condition) }),
+        }
+    }
+    let grant = matched.map_or(parsed.policy.default, |rule| rule.grant);
+    found.rule = matched.map(|rule| source::rule_name(text, rule));
+    found.mode = matched.and_then(|rule| rule.mode).unwrap_or(parsed.policy.mode);
+    found.rights = Rights { devices: grant.devices.devices(), request: grant.request, emit: grant.emit };
+}
