@@ -1,51 +1,44 @@
-//! One line of the audit file.
+//! One line of the audit file. Texts are borrowed where they hold no escape; serde does so only where the
+//! type is written as `Cow`, not for another name of it.
 
 use serde::Deserialize;
 use std::borrow::Cow;
-
-/// A text of a line, borrowed where it holds no escape.
-pub type Str<'a> = Cow<'a, str>;
 
 /// A line. Members that a kind of event lacks are none.
 #[derive(Deserialize, Debug)]
 pub struct Event<'a> {
     #[serde(borrow)]
-    pub schema: Str<'a>,
+    pub schema: Cow<'a, str>,
     #[serde(borrow)]
-    pub time: Str<'a>,
+    pub time: Cow<'a, str>,
     #[serde(borrow)]
-    pub event: Str<'a>,
+    pub event: Cow<'a, str>,
     #[serde(borrow)]
-    pub outcome: Str<'a>,
+    pub outcome: Cow<'a, str>,
     pub pid: i64,
-    pub start_time: Option<u64>,
-    pub pid_namespace: Option<u64>,
     pub uid: u32,
     #[serde(borrow)]
-    pub exe: Str<'a>,
+    pub exe: Cow<'a, str>,
     #[serde(borrow, default)]
-    pub argv: Vec<Str<'a>>,
-    #[serde(borrow)]
-    pub container: Option<Str<'a>>,
+    pub argv: Vec<Cow<'a, str>>,
     pub result: Option<i32>,
     #[serde(borrow)]
-    pub result_name: Option<Str<'a>>,
+    pub result_name: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub request: Option<Str<'a>>,
+    pub request: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub effective: Option<Str<'a>>,
+    pub effective: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub reason: Option<Str<'a>>,
+    pub reason: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub caller: Option<Str<'a>>,
+    pub caller: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub call: Option<Str<'a>>,
+    pub call: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub old: Option<Str<'a>>,
+    pub old: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub new: Option<Str<'a>>,
+    pub new: Option<Cow<'a, str>>,
     pub seconds: Option<f64>,
-    pub dropped: Option<u64>,
     #[serde(borrow)]
     pub device: Option<Device<'a>>,
     #[serde(borrow, default)]
@@ -57,12 +50,12 @@ pub struct Event<'a> {
 pub struct Device<'a> {
     pub ordinal: i32,
     #[serde(borrow)]
-    pub uuid: Option<Str<'a>>,
+    pub uuid: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub pci: Option<Str<'a>>,
+    pub pci: Option<Cow<'a, str>>,
 }
 
-/// Programs that run a script: the script is what people call the program.
+/// Programs that run a script.
 const INTERPRETERS: [&str; 7] = ["python", "pypy", "node", "ruby", "perl", "bash", "julia"];
 
 impl<'a> Event<'a> {
@@ -78,25 +71,25 @@ impl<'a> Event<'a> {
         Ok(event)
     }
 
-    /// Microseconds since 1970; none where the time cannot be read.
-    pub fn micros(&self) -> Option<i64> {
-        self.time.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond)
-    }
-
     /// The executable's name, and for an interpreter its script's.
     pub fn program(&self) -> String {
-        let name = file_name(&self.exe);
-        if !INTERPRETERS.iter().any(|known| name.starts_with(known)) {
-            return name.to_owned();
-        }
-        let mut rest = self.argv.iter().skip(1).map(Cow::as_ref);
-        let script = rest.by_ref().find(|argument| !argument.starts_with('-') || matches!(*argument, "-m" | "-c"));
-        match script {
-            Some("-m") => format!("{name} -m {}", rest.next().unwrap_or_default()),
-            Some("-c") => format!("{name} -c"),
-            Some(script) => format!("{name} {}", file_name(script)),
-            None => name.to_owned(),
-        }
+        program(&self.exe, &self.argv)
+    }
+}
+
+/// The executable's name, and for an interpreter its script's, which is what people call the program.
+pub fn program(exe: &str, argv: &[Cow<'_, str>]) -> String {
+    let name = file_name(exe);
+    if !INTERPRETERS.iter().any(|known| name.starts_with(known)) {
+        return name.to_owned();
+    }
+    let mut rest = argv.iter().skip(1).map(Cow::as_ref);
+    let script = rest.by_ref().find(|argument| !argument.starts_with('-') || matches!(*argument, "-m" | "-c"));
+    match script {
+        Some("-m") => format!("{name} -m {}", rest.next().unwrap_or_default()),
+        Some("-c") => format!("{name} -c"),
+        Some(script) => format!("{name} {}", file_name(script)),
+        None => name.to_owned(),
     }
 }
 

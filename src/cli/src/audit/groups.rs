@@ -1,10 +1,8 @@
 //! Who used which GPU: processes while they live, and the groups that they end in.
 
-use super::event::Event;
-use std::collections::{BTreeMap, HashMap};
-
-/// What tells one process from every other: its pid, when it started, and its pid namespace.
-pub type ProcessKey = (i64, Option<u64>, Option<u64>);
+use super::brief::{Fact, Kind, Name, ProcessKey};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// What a report may be grouped by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -25,9 +23,9 @@ pub enum By {
 
 /// A process that has not ended yet, as far as the lines tell.
 struct Process {
-    program: String,
+    program: Name,
     uid: u32,
-    container: Option<String>,
+    container: Option<Name>,
     first: i64,
     last: i64,
     late: u64,
@@ -39,24 +37,23 @@ struct Process {
 
 /// A process's use of one GPU.
 struct Use {
-    gpu: String,
+    gpu: Option<Name>,
     first: i64,
     context: Option<i64>,
-    touched: bool,
     denied: u64,
 }
 
 /// What a group has in common: only the parts that the report is grouped by are filled.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Key {
     /// UUID; none for processes that touched no GPU.
-    pub gpu: Option<String>,
+    pub gpu: Option<Name>,
     /// Program.
-    pub program: Option<String>,
+    pub program: Option<Name>,
     /// User id.
     pub uid: Option<u32>,
-    /// Container.
-    pub container: Option<String>,
+    /// Container; empty for none.
+    pub container: Option<Name>,
     /// Process.
     pub process: Option<ProcessKey>,
 }
@@ -83,15 +80,15 @@ pub struct Group {
 /// One process on one GPU, for a timeline.
 pub struct Bar {
     /// UUID; none where it touched no GPU.
-    pub gpu: Option<String>,
+    pub gpu: Option<Name>,
     /// Process.
     pub process: ProcessKey,
     /// User id.
     pub uid: u32,
     /// Program.
-    pub program: String,
+    pub program: Name,
     /// Container.
-    pub container: Option<String>,
+    pub container: Option<Name>,
     /// When it first asked for the GPU.
     pub first: i64,
     /// When it ended, or was last heard of.
@@ -125,8 +122,8 @@ pub struct Filter {
 pub struct Report<B> {
     by: By,
     filter: Filter,
-    living: HashMap<ProcessKey, Process>,
-    groups: BTreeMap<Key, Group>,
+    living: FxHashMap<ProcessKey, Process>,
+    groups: FxHashMap<Key, Group>,
     each: B,
     /// Events that the library could not write, by its own count.
     pub dropped: u64,
@@ -135,22 +132,20 @@ pub struct Report<B> {
 impl<B: FnMut(Bar)> Report<B> {
     /// An empty report; `each` gets every process on every GPU as it ends.
     pub fn new(by: By, filter: Filter, each: B) -> Self {
-        Self { by, filter, living: HashMap::new(), groups: BTreeMap::new(), each, dropped: 0 }
+        Self { by, filter, living: FxHashMap::default(), groups: FxHashMap::default(), each, dropped: 0 }
     }
 
     /// Takes an event in.
-    pub fn add(&mut self, event: &Event<'_>) {
-        let Some(now) = event.micros() else { return };
+    pub fn add(&mut self, fact: Fact) {
+        let now = fact.micros;
         let filter = &self.filter;
-        if filter.since.is_some_and(|t| now < t) || filter.until.is_some_and(|t| now > t) || filter.uid.is_some_and(|uid| uid != event.uid)
-        {
+        if filter.since.is_some_and(|t| now < t) || filter.until.is_some_and(|t| now > t) || filter.uid.is_some_and(|uid| uid != fact.uid) {
             return;
         }
-        let key = (event.pid, event.start_time, event.pid_namespace);
-        let process = self.living.entry(key).or_insert_with(|| Process {
-            program: event.program(),
-            uid: event.uid,
-            container: event.container.as_deref().map(str::to_owned),
+        let process = self.living.entry(fact.process).or_insert_with(|| Process {
+            program: fact.program,
+            uid: fact.uid,
+            container: fact.container,
             first: now,
             last: now,
             late: 0,
@@ -159,29 +154,20 @@ impl<B: FnMut(Bar)> Report<B> {
             denied: 0,
         });
         process.last = process.last.max(now);
-        process.dropped += event.dropped.unwrap_or_default();
-        match &*event.event {
-            "late_change" => process.late += 1,
-            "device" | "context" | "denied" => {
-                let denied = event.event == "denied";
-                let name = event.device.as_ref().and_then(super::event::Device::name);
-                match name {
-                    Some(name) => {
-                        let one = process.on(name, now);
-                        one.denied += u64::from(denied);
-                        if !denied && event.result == Some(0) {
-                            one.touched = true;
-                            if event.event == "context" {
-                                one.context.get_or_insert(now);
-                            }
-                        }
-                    }
-                    None => process.denied += u64::from(denied),
+        process.dropped += fact.dropped;
+        match (fact.kind, fact.gpu) {
+            (Kind::LateChange, _) => process.late += 1,
+            (Kind::Denied, None) => process.denied += 1,
+            (kind @ (Kind::Device | Kind::Context | Kind::Denied), Some(gpu)) => {
+                let one = process.on(gpu, now);
+                one.denied += u64::from(kind == Kind::Denied);
+                if kind == Kind::Context && fact.succeeded {
+                    one.context.get_or_insert(now);
                 }
             }
-            "exit" => {
-                if let Some(process) = self.living.remove(&key) {
-                    self.end(key, process, true);
+            (Kind::Exit, _) => {
+                if let Some(process) = self.living.remove(&fact.process) {
+                    self.end(fact.process, process, true);
                 }
             }
             _ => {}
@@ -190,22 +176,22 @@ impl<B: FnMut(Bar)> Report<B> {
 
     fn end(&mut self, process_key: ProcessKey, process: Process, ended: bool) {
         self.dropped += process.dropped;
-        let nothing = Use { gpu: String::new(), first: process.first, context: None, touched: false, denied: 0 };
+        let nothing = Use { gpu: None, first: process.first, context: None, denied: 0 };
         let mut uses = process.gpus;
         if uses.is_empty() {
             uses.push(nothing);
         }
-        let wanted = |one: &Use| self.filter.gpu.as_ref().is_none_or(|gpu| !one.gpu.is_empty() && one.gpu.starts_with(gpu.as_str()));
+        let begins = |one: &Use, gpu: &str| one.gpu.is_some_and(|name| name.starts_with(gpu));
+        let wanted = |one: &Use| self.filter.gpu.as_ref().is_none_or(|gpu| begins(one, gpu));
         for (at, one) in uses.iter().filter(|one| wanted(one)).enumerate() {
-            let gpu = (!one.gpu.is_empty()).then(|| one.gpu.clone());
             // What concerns no single GPU is counted once.
             let (own_denied, late) = if at == 0 { (process.denied, process.late) } else { (0, 0) };
             let bar = Bar {
-                gpu: gpu.clone(),
+                gpu: one.gpu,
                 process: process_key,
                 uid: process.uid,
-                program: process.program.clone(),
-                container: process.container.clone(),
+                program: process.program,
+                container: process.container,
                 first: one.first,
                 last: process.last,
                 used: one.context.is_some(),
@@ -233,14 +219,16 @@ impl<B: FnMut(Bar)> Report<B> {
             self.end(key, process, false);
         }
         let only_denied = self.filter.denied;
-        (self.groups.into_iter().filter(|(_, group)| !only_denied || group.denied > 0).collect(), self.dropped)
+        let groups: BTreeMap<Key, Group> = self.groups.into_iter().filter(|(_, group)| !only_denied || group.denied > 0).collect();
+        (groups.into_iter().collect(), self.dropped)
     }
 }
 
 impl Process {
-    fn on(&mut self, gpu: &str, now: i64) -> &mut Use {
-        let at = self.gpus.iter().position(|one| one.gpu == gpu).unwrap_or_else(|| {
-            self.gpus.push(Use { gpu: gpu.to_owned(), first: now, context: None, touched: false, denied: 0 });
+    fn on(&mut self, gpu: Name, now: i64) -> &mut Use {
+        let known = self.gpus.iter().position(|one| one.gpu == Some(gpu));
+        let at = known.unwrap_or_else(|| {
+            self.gpus.push(Use { gpu: Some(gpu), first: now, context: None, denied: 0 });
             self.gpus.len() - 1
         });
         &mut self.gpus[at]
@@ -250,16 +238,16 @@ impl Process {
 fn key_of(by: By, bar: &Bar) -> Key {
     let mut key = Key::default();
     if matches!(by, By::All | By::Gpu | By::Process) {
-        key.gpu.clone_from(&bar.gpu);
+        key.gpu = bar.gpu;
     }
     if matches!(by, By::All | By::Exe | By::Process) {
-        key.program = Some(bar.program.clone());
+        key.program = Some(bar.program);
     }
     if matches!(by, By::All | By::User | By::Process) {
         key.uid = Some(bar.uid);
     }
     if by == By::Container {
-        key.container = Some(bar.container.clone().unwrap_or_default());
+        key.container = Some(bar.container.unwrap_or_default());
     }
     if by == By::Process {
         key.process = Some(bar.process);

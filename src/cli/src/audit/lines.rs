@@ -1,14 +1,16 @@
-//! Streams events: pieces of a file are parsed side by side and handed on in order, so that memory does
-//! not grow with the file.
+//! Streams events: threads read and parse pieces of a file side by side, and the pieces are handed on in
+//! order, so that memory does not grow with the file.
 
-use super::event::Event;
+use super::brief::{Fact, Words};
 use super::files;
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, mpsc};
 
 /// How much one thread parses at a time.
-const PIECE: usize = 4 << 20;
+const PIECE: usize = 1 << 20;
 /// From this size on a long input shows how far it has got.
 const LONG: u64 = 64 << 20;
 
@@ -25,7 +27,7 @@ pub struct Faults {
 ///
 /// # Errors
 /// A file cannot be opened or read. A line that is no event is none: it is counted in what is returned.
-pub fn each(paths: &[PathBuf], mut take: impl FnMut(&Event<'_>)) -> Result<Faults> {
+pub fn each(paths: &[PathBuf], mut take: impl FnMut(Fact)) -> Result<Faults> {
     let mut faults = Faults::default();
     let total: u64 = paths.iter().filter_map(|path| path.metadata().ok()).map(|m| m.len()).sum();
     let mut progress = Progress { total, done: 0, shown: 0, on: total > LONG && std::io::stderr().is_terminal() };
@@ -36,41 +38,39 @@ pub fn each(paths: &[PathBuf], mut take: impl FnMut(&Event<'_>)) -> Result<Fault
     Ok(faults)
 }
 
-type Parsed<'a> = Vec<Result<Event<'a>, String>>;
+/// What a thread made of a piece: its number, its size, and its lines.
+type Parsed = (usize, u64, Vec<Result<Fact, String>>);
 
-fn one_file(path: &Path, faults: &mut Faults, progress: &mut Progress, take: &mut impl FnMut(&Event<'_>)) -> Result<()> {
-    let mut reader = files::open(path)?;
+fn one_file(path: &Path, faults: &mut Faults, progress: &mut Progress, take: &mut impl FnMut(Fact)) -> Result<()> {
+    let pieces = Mutex::new(Pieces { reader: files::open(path)?, rest: Vec::new(), number: 0, error: None });
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    let mut rest = Vec::new();
     let mut line = 0u64;
-    loop {
-        let mut pieces: Vec<Vec<u8>> = Vec::new();
-        while pieces.len() < workers {
-            let mut piece = std::mem::take(&mut rest);
-            let count = reader.by_ref().take(PIECE as u64).read_to_end(&mut piece).with_context(|| format!("{}", path.display()))?;
-            progress.add(count as u64);
-            if count == 0 {
-                if !piece.is_empty() {
-                    pieces.push(piece);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel::<Parsed>(workers * 2);
+        for _ in 0..workers {
+            let (sender, pieces) = (sender.clone(), &pieces);
+            scope.spawn(move || {
+                let mut words = Words::default();
+                while let Some((number, piece)) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) {
+                    if sender.send((number, piece.len() as u64, parse(&piece, &mut words))).is_err() {
+                        return;
+                    }
                 }
-                break;
-            }
-            let whole = piece.iter().rposition(|c| *c == b'\n').map_or(0, |at| at + 1);
-            rest = piece.split_off(whole);
-            if !piece.is_empty() {
-                pieces.push(piece);
-            }
+            });
         }
-        if pieces.is_empty() {
-            return Ok(());
-        }
-        std::thread::scope(|scope| {
-            let parsing: Vec<_> = pieces.iter().map(|piece| scope.spawn(move || parse(piece))).collect();
-            for parsed in parsing {
-                for event in parsed.join().unwrap_or_default() {
+        drop(sender);
+        // Pieces may be done out of order; they are taken in order.
+        let mut early = BTreeMap::new();
+        let mut wanted = 0;
+        for (number, size, parsed) in receiver {
+            progress.add(size);
+            early.insert(number, parsed);
+            while let Some(parsed) = early.remove(&wanted) {
+                wanted += 1;
+                for fact in parsed {
                     line += 1;
-                    match event {
-                        Ok(event) => take(&event),
+                    match fact {
+                        Ok(fact) => take(fact),
                         Err(reason) => {
                             faults.count += 1;
                             faults.first.get_or_insert_with(|| format!("{}:{line}: {reason}", path.display()));
@@ -78,14 +78,53 @@ fn one_file(path: &Path, faults: &mut Faults, progress: &mut Progress, take: &mu
                     }
                 }
             }
-        });
+        }
+    });
+    match pieces.into_inner().ok().and_then(|pieces| pieces.error) {
+        Some(error) => Err(error).with_context(|| format!("{}", path.display())),
+        None => Ok(()),
     }
 }
 
-fn parse(piece: &[u8]) -> Parsed<'_> {
-    let lines = piece.strip_suffix(b"\n").unwrap_or(piece).split(|c| *c == b'\n');
-    let event = |line| std::str::from_utf8(line).map_err(|error| error.to_string()).and_then(Event::parse);
-    lines.map(event).collect()
+/// A file in pieces of whole lines.
+struct Pieces {
+    reader: Box<dyn Read + Send>,
+    rest: Vec<u8>,
+    number: usize,
+    error: Option<std::io::Error>,
+}
+
+impl Pieces {
+    fn next(&mut self) -> Option<(usize, Vec<u8>)> {
+        let mut piece = Vec::with_capacity(self.rest.len() + PIECE);
+        piece.append(&mut self.rest);
+        let before = piece.len();
+        loop {
+            let count = self.reader.by_ref().take(PIECE as u64).read_to_end(&mut piece).map_err(|error| self.error = Some(error)).ok()?;
+            let whole = memchr::memrchr(b'\n', &piece).map_or(0, |at| at + 1);
+            if count > 0 && whole <= before {
+                // A line longer than a piece.
+                continue;
+            }
+            if count > 0 {
+                self.rest.extend_from_slice(&piece[whole..]);
+                piece.truncate(whole);
+            }
+            self.number += 1;
+            return (!piece.is_empty()).then_some((self.number - 1, piece));
+        }
+    }
+}
+
+fn parse(piece: &[u8], words: &mut Words) -> Vec<Result<Fact, String>> {
+    let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
+    let mut parsed = Vec::with_capacity(piece.len() / 400);
+    let mut start = 0;
+    for end in memchr::memchr_iter(b'\n', piece).chain([piece.len()]) {
+        parsed.push(Fact::parse(&piece[start..end], words));
+        start = end + 1;
+    }
+    parsed
 }
 
 struct Progress {

@@ -1,5 +1,6 @@
 //! The audit file as the command reads it.
 
+pub mod brief;
 pub mod event;
 pub mod files;
 pub mod groups;

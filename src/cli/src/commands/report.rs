@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<Exit> {
         (true, false) => left_out += 1,
         (false, _) => {}
     });
-    let faults = lines::each(&paths, |event| report.add(event))?;
+    let faults = lines::each(&paths, |fact| report.add(fact))?;
     let (groups, dropped) = report.finish();
     if faults.count > 0 {
         let first = faults.first.unwrap_or_default();

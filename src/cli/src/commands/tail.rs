@@ -81,7 +81,7 @@ fn text(line: &[u8], users: &Users) -> String {
     };
     let time = event.time.get(..19).unwrap_or(&event.time).replace('T', " ");
     let who = format!("{} {} pid {}", users.name(event.uid), event.program(), event.pid);
-    let or_unset = |value: &Option<crate::audit::event::Str<'_>>| match value.as_deref() {
+    let or_unset = |value: &Option<std::borrow::Cow<'_, str>>| match value.as_deref() {
         None => "unset".to_owned(),
         Some("") => "\"\"".to_owned(),
         Some(text) => text.to_owned(),

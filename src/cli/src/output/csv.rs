@@ -25,10 +25,10 @@ pub fn report(rows: &[Row<'_>], users: &Users) -> Result<String> {
     ])?;
     for Row { key, group } in rows {
         writer.write_record([
-            key.gpu.clone().unwrap_or_default(),
-            key.program.clone().unwrap_or_default(),
+            key.gpu.unwrap_or_default().to_owned(),
+            key.program.unwrap_or_default().to_owned(),
             key.uid.map(|uid| users.name(uid)).unwrap_or_default(),
-            key.container.clone().unwrap_or_default(),
+            key.container.unwrap_or_default().to_owned(),
             key.process.map(|(pid, _, _)| pid.to_string()).unwrap_or_default(),
             group.processes.to_string(),
             time(group.first),

@@ -15,7 +15,7 @@ pub fn page(bars: &[Bar], left_out: usize, users: &Users) -> String {
         .iter()
         .map(|bar| {
             json!({
-                "gpu": bar.gpu.as_deref().unwrap_or("no GPU"), "pid": bar.process.0, "user": users.name(bar.uid), "program": bar.program,
+                "gpu": bar.gpu.unwrap_or("no GPU"), "pid": bar.process.0, "user": users.name(bar.uid), "program": bar.program,
                 "container": bar.container, "first": bar.first as f64 / 1e3, "last": bar.last as f64 / 1e3, "used": bar.used,
                 "denied": bar.denied, "late": bar.late, "ended": bar.ended,
             })

@@ -11,10 +11,10 @@ pub fn report(rows: &[Row<'_>], users: &Users) -> String {
         let mut object = serde_json::Map::new();
         object.insert("gpu".into(), json!(key.gpu));
         let optional = [
-            ("program", key.program.as_ref().map(|p| json!(p))),
+            ("program", key.program.map(|p| json!(p))),
             ("uid", key.uid.map(|uid| json!(uid))),
             ("user", key.uid.map(|uid| json!(users.name(uid)))),
-            ("container", key.container.as_ref().map(|id| if id.is_empty() { Value::Null } else { json!(id) })),
+            ("container", key.container.map(|id| if id.is_empty() { Value::Null } else { json!(id) })),
             ("pid", key.process.map(|(pid, _, _)| json!(pid))),
             ("start_time", key.process.map(|(_, start, _)| json!(start))),
         ];

@@ -36,10 +36,10 @@ pub fn report(rows: &[Row<'_>], users: &Users) -> String {
     let cells = |row: &Row<'_>| {
         let (key, group) = (row.key, row.group);
         let values = [
-            key.gpu.clone().unwrap_or_else(|| "-".into()),
-            key.program.clone().unwrap_or_default(),
+            key.gpu.unwrap_or("-").to_owned(),
+            key.program.unwrap_or_default().to_owned(),
             key.uid.map(|uid| users.name(uid)).unwrap_or_default(),
-            key.container.as_deref().map_or(String::new(), |id| if id.is_empty() { "-".into() } else { id.chars().take(12).collect() }),
+            key.container.map_or(String::new(), |id| if id.is_empty() { "-".into() } else { id.chars().take(12).collect() }),
             key.process.map(|(pid, _, _)| pid.to_string()).unwrap_or_default(),
         ];
         let mut cells: Vec<String> = values.into_iter().zip(columns).filter(|(_, (_, shown))| *shown).map(|(value, _)| value).collect();
