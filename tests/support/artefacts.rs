@@ -67,7 +67,8 @@ fn compile(artefacts: &Artefacts) {
         ("forker", "forker.c", &[]),
         ("racer", "racer.c", &[]),
     ];
-    let more: [(&str, &str, &[&str]); 2] = [("libempty.so", "empty.c", &["-shared"]), ("reader", "reader.c", &[])];
+    let more: [(&str, &str, &[&str]); 3] =
+        [("libempty.so", "empty.c", &["-shared"]), ("reader", "reader.c", &[]), ("bench", "bench.c", &[])];
     for (target, source, flags) in programs.iter().chain(&more) {
         let target = artefacts.callers.join(target);
         let source = root().join("tests/callers").join(source);

@@ -374,7 +374,7 @@ where
         };
         let first = *kind.get_or_insert(selector.kind());
         let twin = |earlier: &'a [u8]| Selector::parse(earlier).is_ok_and(|e| e.overlaps(&selector));
-        if elements.clone().take(at).any(twin) {
+        if at > 0 && elements.clone().take(at).any(twin) {
             report(at, ElementFault::Duplicate);
         } else if selector.kind() == Kind::Pci && !translated {
             report(at, ElementFault::PciAsWritten);

@@ -188,6 +188,30 @@ impl Line {
 
     fn quoted(&mut self, value: &[u8]) {
         self.text.push(b"\"");
+        let mut rest = value;
+        while !rest.is_empty() {
+            // Nearly all of nearly every value needs no thought: it is appended in one piece.
+            let plain = rest.iter().take_while(|c| is_plain(**c)).count();
+            let (head, tail) = rest.split_at(plain);
+            self.put_plain(head);
+            let odd = tail.iter().take_while(|c| !is_plain(**c)).count();
+            let (head, tail) = tail.split_at(odd);
+            self.put_odd(head);
+            rest = tail;
+        }
+        self.text.push(b"\"");
+    }
+
+    /// Appends printable ASCII, as much as fits.
+    fn put_plain(&mut self, text: &[u8]) {
+        let room = LINE_LIMIT.saturating_sub(RESERVE).saturating_sub(self.text.len());
+        let fitting = if self.truncated { 0 } else { text.len().min(room) };
+        self.text.push(text.get(..fitting).unwrap_or_default());
+        self.truncated |= fitting < text.len();
+    }
+
+    /// Appends characters that need an escape, are not ASCII, or are no characters.
+    fn put_odd(&mut self, value: &[u8]) {
         for chunk in value.utf8_chunks() {
             for c in chunk.valid().chars() {
                 if matches!(u32::from(c), 0xf780..=0xf7ff) {
@@ -200,7 +224,6 @@ impl Line {
             }
             chunk.invalid().iter().for_each(|byte| self.raw(*byte));
         }
-        self.text.push(b"\"");
     }
 
     fn raw(&mut self, byte: u8) {
@@ -239,6 +262,11 @@ impl Default for Line {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Printable ASCII that stands for itself in JSON.
+fn is_plain(c: u8) -> bool {
+    matches!(c, b' '..=b'~') && c != b'"' && c != b'\\'
 }
 
 /// The last `N` decimal digits of a number, with leading zeros.

@@ -46,6 +46,8 @@ pub enum Verdict {
 
 /// One copy of the driver.
 pub struct Slot {
+    /// See [`SETTLED`].
+    pub settled: &'static AtomicU64,
     /// Where the copy is mapped; 0 while the slot is free.
     base: AtomicUsize,
     real: [AtomicPtr<c_void>; COUNT],
@@ -54,8 +56,6 @@ pub struct Slot {
     verdict: AtomicU8,
     /// A bit for each visible device that the policy does not give.
     pub outside: AtomicU64,
-    /// A bit for each ordinal whose `cuDeviceGet` needs no more thought: allowed, and logged.
-    pub settled: AtomicU64,
     /// First touches that have been logged: a bit for each device.
     pub got: AtomicU64,
     /// The same for contexts.
@@ -74,7 +74,14 @@ struct SeenCell {
     known: AtomicU8,
 }
 
-static SLOT_LIST: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+/// For each slot a bit for each ordinal whose `cuDeviceGet` needs no more thought: allowed, and logged. They
+/// stand apart from the slots, so that a process without a policy touches one page to set them all.
+static SETTLED: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+
+static SLOT_LIST: [Slot; SLOTS] = {
+    let [a, b, c, d, e, f, g, h] = &SETTLED;
+    [Slot::new(a), Slot::new(b), Slot::new(c), Slot::new(d), Slot::new(e), Slot::new(f), Slot::new(g), Slot::new(h)]
+};
 
 impl SeenCell {
     const fn new() -> Self {
@@ -88,6 +95,11 @@ pub fn slot(number: usize) -> &'static Slot {
     // Numbers come from const generics below SLOTS; the last slot stands in for any other.
     let [rest @ .., last] = &SLOT_LIST;
     rest.get(number).unwrap_or(last)
+}
+
+/// Declares every ordinal of every slot settled: there is no policy.
+pub fn settle_all() {
+    SETTLED.iter().for_each(|bits| bits.store(u64::MAX, Ordering::Relaxed));
 }
 
 /// All slots.
@@ -136,15 +148,15 @@ pub fn slot_of(function: *const c_void) -> Option<usize> {
 }
 
 impl Slot {
-    const fn new() -> Self {
+    const fn new(settled: &'static AtomicU64) -> Self {
         Self {
+            settled,
             base: AtomicUsize::new(0),
             real: [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT],
             uuid: AtomicPtr::new(core::ptr::null_mut()),
             pci: AtomicPtr::new(core::ptr::null_mut()),
             verdict: AtomicU8::new(0),
             outside: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
             got: AtomicU64::new(0),
             used: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -308,14 +320,14 @@ impl Slot {
 
     /// Forgets what was logged, for a forked child: its touches are its own.
     pub fn forget_touches(&self) {
-        for touched in [&self.settled, &self.got, &self.used, &self.failed] {
+        for touched in [self.settled, &self.got, &self.used, &self.failed] {
             touched.store(0, Ordering::Relaxed);
         }
     }
 }
 
 /// A non-NULL pointer as a function pointer of type `F`.
-fn typed<F: Copy>(function: *mut c_void) -> Option<F> {
+pub fn typed<F: Copy>(function: *mut c_void) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     if function.is_null() {
         return None;

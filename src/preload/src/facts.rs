@@ -19,18 +19,16 @@ impl Process {
     pub fn new() -> Self {
         Self { exe: None, command_line: None, cgroup: None }
     }
+}
 
-    /// The arguments as at exec time, each with its NUL, as far as 4 KiB go.
-    pub fn arguments(&self) -> Text<4096> {
-        let mut text = Text::new();
-        for argument in initial_arguments() {
-            text.push_some(argument);
-            text.push_some(b"\0");
-            if text.is_cut() {
-                break;
-            }
+/// Copies the arguments as at exec time, each with its NUL, as far as there is room.
+pub fn copy_arguments(text: &mut Text<4096>) {
+    for argument in initial_arguments() {
+        text.push_some(argument);
+        text.push_some(b"\0");
+        if text.is_cut() {
+            return;
         }
-        text
     }
 }
 
@@ -87,9 +85,9 @@ impl Facts for Process {
     }
 
     fn command_line(&mut self) -> &[u8] {
-        let arguments = self.arguments();
         let joined = self.command_line.get_or_insert_with(|| {
-            let mut text = arguments;
+            let mut text = Text::new();
+            copy_arguments(&mut text);
             text.truncate(text.len().saturating_sub(1));
             text.room().iter_mut().filter(|c| **c == 0).for_each(|c| *c = b' ');
             text

@@ -74,27 +74,27 @@ hooks! {
     PrimaryCtxRetain cuDevicePrimaryCtxRetain primary_ctx_retain(context: *mut *mut c_void, device: c_int) in "rdx" => |slot, context, device, caller| {
         type Real = unsafe extern "C" fn(*mut *mut c_void, c_int) -> Code;
         // SAFETY: the arguments are the program's own, in the driver's order.
-        ops::context(slot, Hook::PrimaryCtxRetain, device, caller, |real: Real| unsafe { real(context, device) })
+        ops::context(slot, Hook::PrimaryCtxRetain, device, caller, &|real| Some(unsafe { driver::typed::<Real>(real)?(context, device) }))
     };
     CtxCreate cuCtxCreate ctx_create(context: *mut *mut c_void, flags: c_uint, device: c_int) in "rcx" => |slot, context, flags, device, caller| {
         type Real = unsafe extern "C" fn(*mut *mut c_void, c_uint, c_int) -> Code;
         // SAFETY: the arguments are the program's own, in the driver's order.
-        ops::context(slot, Hook::CtxCreate, device, caller, |real: Real| unsafe { real(context, flags, device) })
+        ops::context(slot, Hook::CtxCreate, device, caller, &|real| Some(unsafe { driver::typed::<Real>(real)?(context, flags, device) }))
     };
     CtxCreateV2 cuCtxCreate_v2 ctx_create_v2(context: *mut *mut c_void, flags: c_uint, device: c_int) in "rcx" => |slot, context, flags, device, caller| {
         type Real = unsafe extern "C" fn(*mut *mut c_void, c_uint, c_int) -> Code;
         // SAFETY: the arguments are the program's own, in the driver's order.
-        ops::context(slot, Hook::CtxCreateV2, device, caller, |real: Real| unsafe { real(context, flags, device) })
+        ops::context(slot, Hook::CtxCreateV2, device, caller, &|real| Some(unsafe { driver::typed::<Real>(real)?(context, flags, device) }))
     };
     CtxCreateV3 cuCtxCreate_v3 ctx_create_v3(context: *mut *mut c_void, affinity: *mut c_void, count: c_int, flags: c_uint, device: c_int) in "r9" => |slot, context, affinity, count, flags, device, caller| {
         type Real = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, c_int, c_uint, c_int) -> Code;
         // SAFETY: the arguments are the program's own, in the driver's order.
-        ops::context(slot, Hook::CtxCreateV3, device, caller, |real: Real| unsafe { real(context, affinity, count, flags, device) })
+        ops::context(slot, Hook::CtxCreateV3, device, caller, &|real| Some(unsafe { driver::typed::<Real>(real)?(context, affinity, count, flags, device) }))
     };
     CtxCreateV4 cuCtxCreate_v4 ctx_create_v4(context: *mut *mut c_void, params: *mut c_void, flags: c_uint, device: c_int) in "r8" => |slot, context, params, flags, device, caller| {
         type Real = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, c_uint, c_int) -> Code;
         // SAFETY: the arguments are the program's own, in the driver's order.
-        ops::context(slot, Hook::CtxCreateV4, device, caller, |real: Real| unsafe { real(context, params, flags, device) })
+        ops::context(slot, Hook::CtxCreateV4, device, caller, &|real| Some(unsafe { driver::typed::<Real>(real)?(context, params, flags, device) }))
     };
     GetProcAddress cuGetProcAddress get_proc_address(name: *const c_char, out: *mut *mut c_void, version: c_int, flags: u64) in "r8" => |slot, name, out, version, flags, _| {
         lookup::get_proc_address(slot, name, out, version, flags).unwrap_or(code::NOT_INITIALIZED)

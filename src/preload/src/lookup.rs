@@ -103,6 +103,7 @@ fn replace(slot: &Slot, out: *mut *mut c_void) {
 }
 
 /// The operation of `cuGetProcAddress`, as drivers before CUDA 12 have it.
+#[inline(never)]
 pub fn get_proc_address(slot: &Slot, name: *const c_char, out: *mut *mut c_void, version: c_int, flags: u64) -> Option<Code> {
     type Real = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> Code;
     let real: Real = driver::typed_real(slot, Hook::GetProcAddress)?;
@@ -115,6 +116,7 @@ pub fn get_proc_address(slot: &Slot, name: *const c_char, out: *mut *mut c_void,
 }
 
 /// The operation of `cuGetProcAddress_v2`; the status is the driver's alone.
+#[inline(never)]
 pub fn get_proc_address_v2(
     slot: &Slot,
     name: *const c_char,

@@ -7,7 +7,7 @@ use cuvisor_policy::file::policy::Calls;
 use cuvisor_policy::guard::{self, Seen};
 
 use crate::apply::{self, Outcome};
-use crate::driver::{self, Code, Slot, Verdict, code};
+use crate::driver::{Code, Slot, Verdict, code};
 use crate::event::{self, Init, Kind, Subject, Touch};
 use crate::life::{self, COUNTS};
 use crate::nest;
@@ -17,6 +17,7 @@ use crate::table::Hook;
 use crate::{inventory, sink};
 
 /// `cuInit`: puts the policy into the environment, calls the driver, and looks at what it shows.
+#[inline(never)]
 pub fn init(slot: &Slot, flags: c_uint, caller: *const c_void) -> Code {
     let state = state::get();
     let nest = if state.active { keep_errno(nest::enter) } else { None };
@@ -115,12 +116,13 @@ pub fn device_get(slot: &Slot, out: *mut c_int, ordinal: c_int, caller: *const c
     if is_in(slot.settled.load(Ordering::Relaxed), ordinal) {
         return slot.device_get(out, ordinal).unwrap_or(code::NOT_INITIALIZED);
     }
-    device(slot, Hook::DeviceGet, out, Subject::Ordinal(ordinal), caller, |out| slot.device_get(out, ordinal))
+    device(slot, Hook::DeviceGet, out, Subject::Ordinal(ordinal), caller, &|out| slot.device_get(out, ordinal))
 }
 
 /// `cuDeviceGetByPCIBusId`.
+#[inline(never)]
 pub fn device_by_pci(slot: &Slot, out: *mut c_int, id: *const c_char, caller: *const c_void) -> Code {
-    device(slot, Hook::DeviceGetByPciBusId, out, Subject::None, caller, |out| slot.device_by_pci(out, id))
+    device(slot, Hook::DeviceGetByPciBusId, out, Subject::None, caller, &|out| slot.device_by_pci(out, id))
 }
 
 /// Either of the calls that give a device: asks the driver, and hands its answer on if the policy has it.
@@ -131,7 +133,7 @@ fn device(
     out: *mut c_int,
     asked: Subject,
     caller: *const c_void,
-    real: impl Fn(*mut c_int) -> Option<Code>,
+    real: &dyn Fn(*mut c_int) -> Option<Code>,
 ) -> Code {
     let state = state::get();
     let nest = if state.active { keep_errno(nest::enter) } else { None };
@@ -164,7 +166,7 @@ fn device(
             touched(state, &slot.got, &Touch { subject, result, call, caller, slot }, Kind::Device);
         }
         if let (Some(seen), Calls::First) = (seen, state.calls) {
-            set(&slot.settled, seen.ordinal);
+            set(slot.settled, seen.ordinal);
         }
         result
     });
@@ -176,6 +178,7 @@ fn device(
 }
 
 /// `cuDeviceGetCount`: never another number than the driver's, which the CUDA runtime would notice.
+#[inline(never)]
 pub fn device_count(slot: &Slot, out: *mut c_int, _: *const c_void) -> Code {
     if slot.verdict() == Verdict::Refused && state::get().enforces() {
         return code::NOT_INITIALIZED;
@@ -184,8 +187,11 @@ pub fn device_count(slot: &Slot, out: *mut c_int, _: *const c_void) -> Code {
 }
 
 /// The calls that make a context: refused for a device outside the policy.
-pub fn context<F: Copy>(slot: &Slot, call: Hook, device: c_int, caller: *const c_void, invoke: impl Fn(F) -> Code) -> Code {
-    let real = || driver::typed_real(slot, call).map_or(code::NOT_INITIALIZED, &invoke);
+///
+/// `invoke` calls the real function, given as an untyped pointer, with the program's arguments. It is a
+/// trait object so that this code exists once and not for each hook and slot.
+pub fn context(slot: &Slot, call: Hook, device: c_int, caller: *const c_void, invoke: &dyn Fn(*mut c_void) -> Option<Code>) -> Code {
+    let real = || invoke(slot.real(call)).unwrap_or(code::NOT_INITIALIZED);
     let state = state::get();
     let nest = if state.active { keep_errno(nest::enter) } else { None };
     if nest.is_none() {

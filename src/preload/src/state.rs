@@ -16,7 +16,7 @@ use cuvisor_policy::{names, rule};
 use once_cell::race::OnceRef;
 
 use crate::environ;
-use crate::facts::Process;
+use crate::facts::{self, Process};
 use crate::sys::{self, File, Memory, Module};
 
 /// What holds for this process.
@@ -88,12 +88,12 @@ static IDLE: State = State::idle();
 static STATE: OnceRef<'static, State> = OnceRef::new();
 
 /// Room for one state; a second thread that decides at the same time asks the kernel for its own.
-struct Storage(UnsafeCell<MaybeUninit<State>>);
+struct Storage(UnsafeCell<State>);
 
 // SAFETY: the cell is used only by the one caller that wins `CLAIMED`.
 unsafe impl Sync for Storage {}
 
-static STORAGE: Storage = Storage(UnsafeCell::new(MaybeUninit::uninit()));
+static STORAGE: Storage = Storage(UnsafeCell::new(State::idle()));
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
 /// What holds for this process.
@@ -110,10 +110,9 @@ fn make() -> &'static State {
     if matches!(system, Err(libc::ENOENT)) && !asked {
         return settle(&IDLE);
     }
-    let Some(place) = storage() else {
+    let Some(state) = storage() else {
         return settle(&IDLE);
     };
-    let state = place.write(State::idle());
     decide(state, system);
     settle(state)
 }
@@ -121,27 +120,30 @@ fn make() -> &'static State {
 /// Where there is nothing to do, `cuDeviceGet` need not think about it.
 fn settle(state: &'static State) -> &'static State {
     if !state.active {
-        crate::driver::slots().for_each(|(_, slot)| slot.settled.store(u64::MAX, Ordering::Relaxed));
+        crate::driver::settle_all();
     }
     state
 }
 
 const SYSTEM_POLICY: &core::ffi::CStr = c"/etc/cuvisor/policy.toml";
 
-fn storage() -> Option<&'static mut MaybeUninit<State>> {
+/// An idle state of one's own. That in the library's data is there without being copied: only the pages that
+/// a decision changes are ever touched.
+fn storage() -> Option<&'static mut State> {
     if !CLAIMED.swap(true, Ordering::AcqRel) {
         // SAFETY: `CLAIMED` was false, so this is the only reference that is ever made to the cell.
         return Some(unsafe { &mut *STORAGE.0.get() });
     }
     let memory = Memory::map(size_of::<State>())?;
     // SAFETY: the mapping is at least as large as a state, page-aligned, and never given back.
-    Some(unsafe { &mut *memory.start().cast::<MaybeUninit<State>>() })
+    let place = unsafe { &mut *memory.start().cast::<MaybeUninit<State>>() };
+    Some(place.write(State::idle()))
 }
 
 fn decide(state: &mut State, system: Result<File, i32>) {
     let trusted = !sys::is_privileged();
     let mut process = Process::new();
-    state.argv = process.arguments();
+    facts::copy_arguments(&mut state.argv);
     state.mode = Mode::Enforce;
     let mut locked = !trusted;
     let mut reading = Reading { state, process: &mut process, error: false };

@@ -5,6 +5,14 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use cuvisor_policy::buffer::Text;
 use libloading::os::unix::Library;
 
+/// Makes a system call with libc's `syscall`. Every name that this library imports is looked up at the start
+/// of every process, which costs about as much as a system call: so the plain calls share one name.
+macro_rules! system_call {
+    ($number:ident $(, $argument:expr)*) => {
+        libc::syscall(libc::$number $(, $argument)*)
+    };
+}
+
 /// Keeps errno as it is while `work` runs: a program may rely on it across our hooks (C07).
 pub fn keep_errno<T>(work: impl FnOnce() -> T) -> T {
     let before = errno();
@@ -58,29 +66,30 @@ impl File {
     /// Gives errno.
     pub fn open_with(path: &CStr, flags: c_int, mode: u32) -> Result<Self, c_int> {
         // SAFETY: `path` is a C string; open has no other requirement.
-        let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY, mode) };
-        if fd < 0 {
-            return Err(errno());
-        }
+        let fd = unsafe { system_call!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY, mode) };
         Self::lifted(fd)
     }
 
     /// Takes a descriptor that was just opened, moved above the standard ones.
-    fn lifted(fd: c_int) -> Result<Self, c_int> {
+    fn lifted(fd: libc::c_long) -> Result<Self, c_int> {
+        let fd = c_int::try_from(fd).unwrap_or(-1);
+        if fd < 0 {
+            return Err(errno());
+        }
         let low = Self(fd);
         if fd > 2 {
             return Ok(low);
         }
         // SAFETY: `fd` is ours; F_DUPFD_CLOEXEC takes one number.
-        let higher = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
-        if higher > 2 { Ok(Self(higher)) } else { Err(errno()) }
+        let higher = unsafe { system_call!(SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 3) };
+        c_int::try_from(higher).ok().filter(|fd| *fd > 2).map(Self).ok_or_else(errno)
     }
 
     /// Its type, owner, mode and length.
     pub fn status(&self) -> Option<Status> {
         let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
         // SAFETY: the descriptor is open and `stat` has room for one struct stat.
-        let result = unsafe { libc::fstat(self.0, stat.as_mut_ptr()) };
+        let result = unsafe { system_call!(SYS_fstat, self.0, stat.as_mut_ptr()) };
         if result != 0 {
             return None;
         }
@@ -97,7 +106,7 @@ impl File {
     /// One read; the number of bytes, 0 at the end.
     pub fn read(&self, buffer: &mut [u8]) -> Option<usize> {
         // SAFETY: the descriptor is open and the pointer and length are those of one slice.
-        let count = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let count = unsafe { system_call!(SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
         usize::try_from(count).ok()
     }
 
@@ -116,20 +125,20 @@ impl File {
     /// One write; whether all of it was taken.
     pub fn write(&self, bytes: &[u8]) -> bool {
         // SAFETY: the descriptor is open and the pointer and length are those of one slice.
-        let count = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
+        let count = unsafe { system_call!(SYS_write, self.0, bytes.as_ptr(), bytes.len()) };
         usize::try_from(count) == Ok(bytes.len())
     }
 
     /// Sets the permission bits, whatever the umask.
     pub fn set_mode(&self, mode: u32) {
         // SAFETY: the descriptor is open.
-        unsafe { libc::fchmod(self.0, mode) };
+        unsafe { system_call!(SYS_fchmod, self.0, mode) };
     }
 
     /// Fills `buffer` with directory entries as `getdents64(2)` lays them out; the number of bytes.
     pub fn entries(&self, buffer: &mut [u8]) -> Option<usize> {
         // SAFETY: the descriptor is open and the pointer and length are those of one slice.
-        let count = unsafe { libc::syscall(libc::SYS_getdents64, self.0, buffer.as_mut_ptr(), buffer.len()) };
+        let count = unsafe { system_call!(SYS_getdents64, self.0, buffer.as_mut_ptr(), buffer.len()) };
         usize::try_from(count).ok()
     }
 }
@@ -137,7 +146,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         // SAFETY: the descriptor is ours and is not used after this.
-        unsafe { libc::close(self.0) };
+        unsafe { system_call!(SYS_close, self.0) };
     }
 }
 
@@ -148,10 +157,7 @@ impl Socket {
     /// A local socket that never waits, on no standard descriptor.
     pub fn datagram() -> Option<Self> {
         // SAFETY: socket takes three numbers.
-        let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
-        if fd < 0 {
-            return None;
-        }
+        let fd = unsafe { system_call!(SYS_socket, libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
         File::lifted(fd).ok().map(Self)
     }
 
@@ -171,7 +177,7 @@ impl Socket {
         message.msg_iov = pieces.as_mut_ptr();
         message.msg_iovlen = pieces.len();
         // SAFETY: the descriptor is open; the address and the pieces outlive the call, which only reads them.
-        let sent = unsafe { libc::sendmsg(self.0.0, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        let sent = unsafe { system_call!(SYS_sendmsg, self.0.0, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
         usize::try_from(sent) == Ok(parts.iter().map(|part| part.len()).sum())
     }
 }
@@ -179,7 +185,7 @@ impl Socket {
 /// Writes to stderr.
 pub fn complain(bytes: &[u8]) {
     // SAFETY: the pointer and length are those of one slice; a closed descriptor 2 is an error that does not matter.
-    unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+    unsafe { system_call!(SYS_write, 2, bytes.as_ptr(), bytes.len()) };
 }
 
 /// The whole of a small file, as much as fits.
@@ -194,14 +200,14 @@ pub fn read_file<const N: usize>(path: &CStr) -> Option<Text<N>> {
 /// Whether a file of this name exists.
 pub fn exists(path: &CStr) -> bool {
     // SAFETY: `path` is a C string.
-    unsafe { libc::access(path.as_ptr(), libc::F_OK) == 0 }
+    unsafe { system_call!(SYS_access, path.as_ptr(), libc::F_OK) == 0 }
 }
 
 /// Where a symbolic link points.
 pub fn read_link<const N: usize>(path: &CStr) -> Option<Text<N>> {
     let mut text = Text::<N>::new();
     // SAFETY: `path` is a C string, and the pointer and length are those of one array.
-    let len = unsafe { libc::readlink(path.as_ptr(), text.room().as_mut_ptr().cast(), N) };
+    let len = unsafe { system_call!(SYS_readlink, path.as_ptr(), text.room().as_mut_ptr(), N) };
     text.set_len(usize::try_from(len).ok()?);
     Some(text)
 }
@@ -217,8 +223,9 @@ impl Memory {
     pub fn map(len: usize) -> Option<Self> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: an anonymous mapping at a place of the kernel's choice touches nothing that exists.
-        let start = unsafe { libc::mmap(core::ptr::null_mut(), len, protection, flags, -1, 0) };
-        (start != libc::MAP_FAILED).then_some(Self { start: start.cast(), len })
+        let start = unsafe { system_call!(SYS_mmap, 0usize, len, protection, flags, -1, 0) };
+        let start = usize::try_from(start).ok()?;
+        Some(Self { start: core::ptr::with_exposed_provenance_mut(start), len })
     }
 
     /// The bytes.
@@ -235,7 +242,7 @@ impl Memory {
     /// Gives it back.
     pub fn release(self) {
         // SAFETY: the mapping is ours, and `self` is consumed, so no reference into it is left.
-        unsafe { libc::munmap(self.start.cast(), self.len) };
+        unsafe { system_call!(SYS_munmap, self.start, self.len) };
     }
 }
 
@@ -253,12 +260,13 @@ pub fn stack_top() -> usize {
 }
 
 macro_rules! identity {
-    ($($(#[$doc:meta])* $name:ident: $call:ident -> $type:ty;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $number:ident -> $type:ty;)*) => {
         $(
             $(#[$doc])*
             pub fn $name() -> $type {
                 // SAFETY: the call takes nothing, changes nothing and cannot fail.
-                unsafe { libc::$call() }
+                let number = unsafe { system_call!($number) };
+                <$type>::try_from(number).unwrap_or_default()
             }
         )*
     };
@@ -266,24 +274,24 @@ macro_rules! identity {
 
 identity! {
     /// Process id, as this process's own namespace numbers it.
-    process: getpid -> i32;
+    process: SYS_getpid -> i32;
     /// The parent's process id.
-    parent: getppid -> i32;
+    parent: SYS_getppid -> i32;
     /// Thread id.
-    thread: gettid -> i32;
+    thread: SYS_gettid -> i32;
     /// Real user id.
-    user: getuid -> u32;
+    user: SYS_getuid -> u32;
     /// Effective user id.
-    effective_user: geteuid -> u32;
+    effective_user: SYS_geteuid -> u32;
     /// Effective group id.
-    effective_group: getegid -> u32;
+    effective_group: SYS_getegid -> u32;
 }
 
 /// The supplementary groups, as many as fit.
 pub fn groups(buffer: &mut [u32]) -> &[u32] {
     let room = c_int::try_from(buffer.len()).unwrap_or_default();
     // SAFETY: the pointer and count are those of one slice.
-    let count = unsafe { libc::getgroups(room, buffer.as_mut_ptr()) };
+    let count = unsafe { system_call!(SYS_getgroups, room, buffer.as_mut_ptr()) };
     buffer.get(..usize::try_from(count).unwrap_or_default()).unwrap_or_default()
 }
 
@@ -301,21 +309,21 @@ pub fn ticks() -> u64 {
 fn clock(id: libc::clockid_t) -> (u64, u64) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` has room for one timespec.
-    unsafe { libc::clock_gettime(id, &raw mut time) };
+    unsafe { system_call!(SYS_clock_gettime, id, &raw mut time) };
     (u64::try_from(time.tv_sec).unwrap_or_default(), u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// Waits for a signal.
 pub fn pause() {
     // SAFETY: pause takes nothing and only waits.
-    unsafe { libc::pause() };
+    unsafe { system_call!(SYS_pause) };
 }
 
 /// The most bytes a file of this process may have; none where there is no limit.
 pub fn file_size_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` has room for one struct rlimit.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    let result = unsafe { system_call!(SYS_getrlimit, libc::RLIMIT_FSIZE, &raw mut limit) };
     (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 

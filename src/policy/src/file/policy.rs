@@ -188,7 +188,11 @@ fn text_error(text: &[u8]) -> Option<Error<'_>> {
         let offset = error.valid_up_to();
         return Some(Error { offset, text: text.get(offset..).and_then(|t| t.get(..1)).unwrap_or_default(), fault: Fault::NotUtf8 });
     }
+    // One pass without a branch for each byte; only a file that has something odd is looked at closely.
     let control = |c: u8| (c < b' ' && !matches!(c, b'\t' | b'\n')) || c == 0x7f;
+    if !text.iter().fold(false, |odd, c| odd | control(*c)) {
+        return None;
+    }
     let mut odd = text.iter().enumerate().filter(|(_, c)| control(**c));
     let is_line_end = |at: usize| text.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n"));
     let (offset, _) = odd.find(|(at, _)| !is_line_end(*at))?;
@@ -238,30 +242,24 @@ struct Reader<'a, 's, S> {
     rule: Pending<'a>,
 }
 
-/// Every key: its place and its name. Its position is its bit in `seen`.
-const KEYS: [(Place, &[u8]); 21] = [
-    (Place::Top, b"mode"),
-    (Place::Top, b"locked"),
-    (Place::Audit, b"file"),
-    (Place::Audit, b"calls"),
-    (Place::Audit, b"journald"),
-    (Place::Audit, b"syslog"),
-    (Place::Audit, b"redact"),
-    (Place::Default, b"devices"),
-    (Place::Default, b"request"),
-    (Place::Default, b"emit"),
-    (Place::Rule, b"name"),
-    (Place::Rule, b"user"),
-    (Place::Rule, b"group"),
-    (Place::Rule, b"exe"),
-    (Place::Rule, b"argv"),
-    (Place::Rule, b"env"),
-    (Place::Rule, b"cgroup"),
-    (Place::Rule, b"devices"),
-    (Place::Rule, b"request"),
-    (Place::Rule, b"emit"),
-    (Place::Rule, b"mode"),
-];
+/// A bit for each key of a table; none where the table does not have the key.
+fn key_bit(place: Place, key: &[u8]) -> Option<u32> {
+    let at = match (place, key) {
+        (Place::Top, b"mode") | (Place::Audit, b"file") | (Place::Default | Place::Rule, b"devices") => 0,
+        (Place::Top, b"locked") | (Place::Audit, b"calls") | (Place::Default | Place::Rule, b"request") => 1,
+        (Place::Audit, b"journald") | (Place::Default | Place::Rule, b"emit") => 2,
+        (Place::Audit, b"syslog") | (Place::Rule, b"mode") => 3,
+        (Place::Audit, b"redact") | (Place::Rule, b"name") => 4,
+        (Place::Rule, b"user") => 5,
+        (Place::Rule, b"group") => 6,
+        (Place::Rule, b"exe") => 7,
+        (Place::Rule, b"argv") => 8,
+        (Place::Rule, b"env") => 9,
+        (Place::Rule, b"cgroup") => 10,
+        _ => return None,
+    };
+    Some(1 << at)
+}
 
 impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
     fn fault(&mut self, error: Error<'a>) {
@@ -328,10 +326,9 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
 
     fn entry(&mut self, key: Spot<'a>, value: Value<'a>) {
         let Some(place) = self.place else { return };
-        let Some(at) = KEYS.iter().position(|(where_, name)| *where_ == place && *name == key.text) else {
+        let Some(bit) = key_bit(place, key.text) else {
             return self.fault(key.error(Fault::UnknownKey(place)));
         };
-        let bit = 1u32.checked_shl(u32::try_from(at).unwrap_or_default()).unwrap_or_default();
         if self.seen & bit != 0 {
             return self.fault(key.error(Fault::KeyTwice));
         }
@@ -366,32 +363,44 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
         Ok(())
     }
 
+    fn device_array(&mut self, array: Array<'a>, translated: bool) -> Option<DeviceSpec<'a>> {
+        let mut sound = true;
+        let mut bare_word = None;
+        let mut empty = true;
+        let texts = array.elements().map(|element| element.spot().text);
+        check_list(texts, translated, |at, fault| {
+            sound = false;
+            if let Some(element) = array.elements().nth(at) {
+                self.fault(element.spot().error(Fault::Element(fault)));
+            }
+        });
+        for element in array.elements() {
+            empty = false;
+            // TOML wants quotes around everything but a number.
+            if let Value::Bare(spot) = element
+                && !spot.text.iter().all(u8::is_ascii_digit)
+            {
+                bare_word.get_or_insert(spot);
+            }
+        }
+        let fault = match bare_word {
+            Some(word) if sound => Some(word.error(Fault::BareWord)),
+            _ if empty => Some(Value::Array(array).spot().error(Fault::EmptyList)),
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            self.fault(fault);
+            return None;
+        }
+        sound.then_some(DeviceSpec::List(array))
+    }
+
     fn devices(&mut self, value: Value<'a>, translated: bool) -> Option<DeviceSpec<'a>> {
         let spot = value.spot();
         match value {
             Value::Quoted(Spot { text: b"all", .. }) => Some(DeviceSpec::All),
             Value::Quoted(Spot { text: b"none", .. }) => Some(DeviceSpec::None),
-            Value::Array(array) if array.is_empty() => {
-                self.fault(spot.error(Fault::EmptyList));
-                None
-            }
-            Value::Array(array) => {
-                let texts = array.elements().map(|element| element.spot().text);
-                let mut sound = true;
-                check_list(texts, translated, |at, fault| {
-                    sound = false;
-                    if let Some(element) = array.elements().nth(at) {
-                        self.fault(element.spot().error(Fault::Element(fault)));
-                    }
-                });
-                // TOML wants quotes around everything but a number.
-                let bare = |v: &Value<'a>| matches!(v, Value::Bare(s) if !s.text.iter().all(u8::is_ascii_digit));
-                if let Some(word) = array.elements().find(|v| sound && bare(v)) {
-                    self.fault(word.spot().error(Fault::BareWord));
-                    sound = false;
-                }
-                sound.then_some(DeviceSpec::List(array))
-            }
+            Value::Array(array) => self.device_array(array, translated),
             Value::Quoted(Spot { text, .. }) if text.contains(&b',') || crate::device::Selector::parse(text).is_ok() => {
                 self.fault(spot.error(Fault::ListInString));
                 None
@@ -482,13 +491,14 @@ fn list<'a>(value: Value<'a>, expected: Expected, sound: impl Fn(Value<'a>) -> b
     let Value::Array(array) = value else {
         return Err(value.spot().error(Fault::Expected(expected)));
     };
-    if array.is_empty() {
-        return Err(value.spot().error(Fault::Expected(expected)));
+    let mut empty = true;
+    for element in array.elements() {
+        empty = false;
+        if !sound(element) {
+            return Err(element.spot().error(Fault::Expected(expected)));
+        }
     }
-    match array.elements().find(|element| !sound(*element)) {
-        Some(element) => Err(element.spot().error(Fault::Expected(expected))),
-        None => Ok(array),
-    }
+    if empty { Err(value.spot().error(Fault::Expected(expected))) } else { Ok(array) }
 }
 
 /// The number of a uid or gid in a list: bare digits.

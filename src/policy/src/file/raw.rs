@@ -75,11 +75,6 @@ impl<'a> Array<'a> {
             cursor.scalar().ok()
         })
     }
-
-    /// Whether it has no element.
-    pub fn is_empty(&self) -> bool {
-        self.elements().next().is_none()
-    }
 }
 
 /// Reads the items of a file in order. After an error it goes on behind the faulty line or array.

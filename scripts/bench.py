@@ -1,0 +1,188 @@
+"""The measurements of scripts/bench.sh; prints a Markdown table with the command for each row."""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RELEASE, CALLERS = ROOT / "target" / "release", ROOT / "target" / "callers"
+WORK = pathlib.Path(tempfile.mkdtemp(prefix="cuvisor-bench-"))
+LIBRARY, EMPTY, BENCH = RELEASE / "libcuvisor.so", CALLERS / "libempty.so", str(CALLERS / "bench")
+STARTS = 1500
+
+
+def policy(rules, name):
+    """A policy of so many rules of which the last one matches."""
+    path = WORK / name
+    body = "".join(f'[[rule]]\nname = "r{k}"\nenv = ["CUVISOR_BENCH_JOB=j{k}"]\ndevices = [{k % 8}]\n' for k in range(rules))
+    path.write_text(f'mode = "enforce"\n[audit]\nfile = "{WORK}/audit.jsonl"\n[default]\ndevices = [1]\n{body}')
+    return str(path)
+
+
+def start_rows(peers):
+    base = ["PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES=0"]
+    preload = lambda path: [f"LD_PRELOAD={path}"]
+    under = lambda rules: preload(LIBRARY) + [f"CUVISOR_POLICY={policy(rules, f'p{rules}.toml')}", f"CUVISOR_BENCH_JOB=j{rules - 1}"]
+    variants = {"bare": [], "an empty C library": preload(EMPTY), "Cuvisor, no policy": preload(LIBRARY), "Cuvisor, 10 rules, the last matches": under(10),
+                "Cuvisor, 1,000 rules, the last matches": under(1000), "Cuvisor, 10,000 rules, the last matches": under(10000)}
+    for peer in sorted(pathlib.Path(peers).glob("*.so")) if peers else []:
+        variants[peer.name] = preload(peer.resolve())
+    arguments = []
+    for variables in variants.values():
+        arguments += base + variables + ["--"]
+    out = subprocess.run([BENCH, "start", str(STARTS), *arguments[:-1]], capture_output=True, text=True, check=True)
+    times = dict(zip(variants, map(float, out.stdout.split())))
+    empty = times["an empty C library"] - times["bare"]
+    command = f"bench start {STARTS}"
+    yield "start of /bin/true, bare", f"{times['bare']:.0f} us", "", command
+    for name in list(variants)[1:]:
+        extra = times[name] - times["bare"]
+        yield f"start of /bin/true, {name}", f"+{extra:.0f} us", f"{extra / empty:.2f} x the empty library", command
+
+
+def driver_environment(**more):
+    folder = WORK / "driver"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(RELEASE / "libfake_cuda.so", folder / "libcuda.so.1")
+    return {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(folder), "FAKE_CUDA_GPUS": "4"} | more
+
+
+def call_rows():
+    held = {"LD_PRELOAD": str(LIBRARY), "CUVISOR_DEVICES": "1"}
+    audit = WORK / "all.toml"
+    audit.write_text(f'[audit]\nfile = "{WORK}/all.jsonl"\ncalls = "all"\n[default]\ndevices = [1]\n')
+    rows = {
+        "dlsym of a name that is not hooked": (["dlsym", "1000000"], {}, held, "ns"),
+        "cuDeviceGet after the first (fake driver)": (["get", "10000000"], {}, held, "ns"),
+        "cuDeviceGet from 8 threads at once": (["get", "2000000", "8"], {}, held, "ns"),
+        "cuInit again, nothing logged": (["init", "20000"], {}, held, "us"),
+        "cuInit again, an event each, file sink": (["init", "2000"], {}, {"LD_PRELOAD": str(LIBRARY), "CUVISOR_POLICY": str(audit)}, "us"),
+    }
+    for name, (arguments, before, after, unit) in rows.items():
+        once = lambda more: float(subprocess.run([BENCH, *arguments], env=driver_environment(**more), capture_output=True, text=True, check=True).stdout)
+        bare, with_ = min(once(before) for _ in range(3)), min(once(after) for _ in range(3))
+        yield name, f"{bare:.1f} to {with_:.1f} {unit}", f"+{with_ - bare:.1f} {unit}", "bench " + " ".join(arguments)
+
+
+def run_row():
+    """cuvisor run itself, before it becomes the program."""
+    def best(command):
+        times = []
+        for _ in range(200):
+            before = time.perf_counter()
+            subprocess.run(command, check=True)
+            times.append(time.perf_counter() - before)
+        return sorted(times)[60] * 1e3
+
+    bare, held = best(["/bin/true"]), best([str(RELEASE / "cuvisor"), "run", "--devices", "1", "/bin/true"])
+    yield "cuvisor run before the program starts", f"{bare:.2f} to {held:.2f} ms", f"+{held - bare:.2f} ms", "cuvisor run --devices 1 /bin/true"
+
+
+def many_row():
+    """300 processes at once, each cuInit and cuDeviceGet."""
+    prog = [str(CALLERS / "prog"), "handle", "init", "get:0"]
+
+    def all_at_once(more):
+        before = time.perf_counter()
+        running = [subprocess.Popen(prog, env=driver_environment(**more), stdout=subprocess.DEVNULL) for _ in range(300)]
+        for process in running:
+            process.wait()
+        return time.perf_counter() - before
+
+    held = {"LD_PRELOAD": str(LIBRARY), "CUVISOR_DEVICES": "1", "CUVISOR_AUDIT": str(WORK / "many.jsonl")}
+    bare, with_ = min(all_at_once({}) for _ in range(5)), min(all_at_once(held) for _ in range(5))
+    yield "300 processes at once, cuInit and cuDeviceGet", f"{bare:.2f} to {with_:.2f} s", f"{with_ / bare:.2f} x", "prog handle init get:0"
+
+
+def memory_row():
+    def private(more):
+        environment = {"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "0"} | more
+        process = subprocess.Popen(["/bin/sleep", "2"], env=environment)
+        time.sleep(0.5)
+        total = sum(int(n) for n in re.findall(r"Private_Dirty:\s+(\d+)", pathlib.Path(f"/proc/{process.pid}/smaps").read_text()))
+        process.kill()
+        process.wait()
+        return total
+
+    empty = private({"LD_PRELOAD": str(EMPTY)})
+    held = private({"LD_PRELOAD": str(LIBRARY), "CUVISOR_POLICY": policy(10, "memory.toml"), "CUVISOR_BENCH_JOB": "j9"})
+    yield "private dirty memory of an idle process", f"{empty} to {held} KiB", f"+{held - empty} KiB beside the empty library", "/proc/pid/smaps of sleep"
+
+
+def write_log(path, size):
+    """A log as jobs of 40 users on 8 GPUs write it, each with four lines."""
+    chance, second, pid, written = random.Random(1), 1_793_491_200, 1000, 0
+    with path.open("w") as out:
+        while written < size:
+            pid += 1
+            uid, gpu, script = 1000 + chance.randrange(40), chance.randrange(8), chance.randrange(60)
+            device = {"ordinal": 0, "uuid": f"GPU-{gpu}1111111-0000-4000-8000-000000000001", "pci": f"0000:1{gpu}:00.0"}
+            call = {"result": 0, "result_name": "CUDA_SUCCESS", "call": "cuDeviceGet", "caller": "libcudart.so.13", "driver": "/usr/lib/libcuda.so.1", "device": device}
+            kinds = [("init", 0, {"result": 0, "request": None, "effective": str(gpu), "changed": True, "caller": "libcudart.so.13", "devices": [device]}),
+                     ("device", 1, call), ("context", 2, call), ("exit", 60, {"seconds": 60.0, "calls": {"init": 1, "device": 1, "context": 1, "denied": 0}})]
+            for kind, after, more in kinds:
+                stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second + after)) + ".000000Z"
+                head = {"schema": "cuvisor.audit/1", "time": stamp, "event": kind, "outcome": "enforced", "pid": pid, "ppid": 1, "start_time": pid, "uid": uid, "euid": uid,
+                        "login_uid": None, "exe": "/usr/bin/python3.11", "argv": ["python3", f"/home/u/train_{script}.py", "--lr", "0.001", "--epochs", "10"],
+                        "cwd": "/home/u/work", "container": None, "cgroup": "/user.slice", "policy": "/etc/cuvisor/policy.toml", "rule": "trainers"}
+                written += out.write(json.dumps(head | more, separators=(",", ":")) + "\n")
+            second += pid % 3 == 0
+
+
+DUCK = """
+import sys, time, duckdb
+before = time.perf_counter()
+rows = duckdb.sql('''
+  with e as (select event, pid, start_time, uid, exe, argv, time::timestamp as t, device.uuid as gpu from read_json('%s', format='newline_delimited',
+    columns={event:'VARCHAR', pid:'BIGINT', start_time:'BIGINT', uid:'INT', exe:'VARCHAR', argv:'VARCHAR[]', time:'VARCHAR', device:'STRUCT(uuid VARCHAR)'})),
+  p as (select pid, start_time, any_value(uid) uid, any_value(argv[2]) script, any_value(gpu) gpu, min(case when event='context' then t end) c, max(t) l from e group by pid, start_time)
+  select gpu, script, uid, count(*), min(c), max(l), sum(epoch(l-c)) from p group by all''').fetchall()
+print(time.perf_counter() - before, len(rows))
+"""
+
+
+def report_rows():
+    log = WORK / "big.jsonl"
+    write_log(log, 1 << 30)
+    python = ROOT / "target" / "venv" / "bin" / "python3"
+    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "duckdb"], check=False)
+    own, duck, peak = [], [], 0
+    for _ in range(5):
+        before = time.perf_counter()
+        process = subprocess.Popen([str(RELEASE / "cuvisor"), "report", "--csv", str(log)], stdout=subprocess.DEVNULL)
+        _, _, usage = os.wait4(process.pid, 0)
+        own.append(time.perf_counter() - before)
+        peak = max(peak, usage.ru_maxrss)
+        out = subprocess.run([python, "-c", DUCK % log], capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"})
+        if out.returncode == 0:
+            duck.append(float(out.stdout.split()[-2]))
+    own, duck = sorted(own), sorted(duck)
+    against = f"{own[2] / duck[2]:.2f} x DuckDB's {duck[2]:.2f} s" if duck else "DuckDB is not there"
+    yield "report of a 1 GiB log by GPU, program and user", f"{own[2]:.2f} s, {peak >> 10} MiB at most", against, "cuvisor report --csv"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peers")
+    parser.add_argument("--report", action="store_true")
+    args = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
+    print(f"{os.cpu_count()} cores of {model}, {time.strftime('%Y-%m-%d')}, commit {commit}\n")
+    print("| what | measured | against | command |\n| --- | --- | --- | --- |")
+    sections = [start_rows(args.peers), call_rows(), run_row(), many_row(), memory_row()] + ([report_rows()] if args.report else [])
+    for section in sections:
+        for row in section:
+            print("| " + " | ".join(row) + " |", flush=True)
+    shutil.rmtree(WORK)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
