@@ -2,16 +2,17 @@
 
 /// Up to `N` bytes. What does not fit is left out, and [`Text::is_cut`] tells.
 #[derive(Clone, Copy)]
+#[repr(C)] // the length beside the first bytes: a short text touches one page, however long N is
 pub struct Text<const N: usize> {
-    bytes: [u8; N],
     len: usize,
     cut: bool,
+    bytes: [u8; N],
 }
 
 impl<const N: usize> Text<N> {
     /// An empty text.
     pub const fn new() -> Self {
-        Self { bytes: [0; N], len: 0, cut: false }
+        Self { len: 0, cut: false, bytes: [0; N] }
     }
 
     /// A text holding as much of `bytes` as fits.

@@ -21,6 +21,16 @@ impl Rights {
     /// No GPU: what a process gets under a broken policy.
     pub const NOTHING: Self = Self { devices: Devices::None, request: Request::Fixed, emit: Emit::AsWritten };
 
+    /// The list, where it is the policy's as it stands, whatever the request: no decision is needed then,
+    /// and no copy.
+    pub fn as_it_stands(&self) -> Option<&[u8]> {
+        match &self.devices {
+            Devices::None => Some(b""),
+            Devices::List(list) if self.request == Request::Fixed && !self.needs_translation() => Some(list.as_bytes()),
+            Devices::All | Devices::List(_) => None,
+        }
+    }
+
     /// Whether these devices can be written or compared with a request only by means of the
     /// machine's inventory.
     pub fn needs_inventory(&self, request: Option<&[u8]>) -> bool {
@@ -93,12 +103,12 @@ impl Decision {
     fn nothing(reason: Option<Reason>) -> Self {
         Self::list(ListText::new(), reason)
     }
+}
 
-    /// Whether the list holds indices, which mean nvidia-smi's numbers only with
-    /// `CUDA_DEVICE_ORDER=PCI_BUS_ID` (A13).
-    pub fn has_indices(&self) -> bool {
-        self.list.is_some_and(|list| list.as_bytes().first().is_some_and(u8::is_ascii_digit))
-    }
+/// Whether a list that was decided on holds indices, which mean nvidia-smi's numbers only with
+/// `CUDA_DEVICE_ORDER=PCI_BUS_ID` (A13).
+pub fn has_indices(list: &[u8]) -> bool {
+    list.first().is_some_and(u8::is_ascii_digit)
 }
 
 /// Decides. `request` is the program's own value, none where it has none; `inventory` must be given

@@ -2,6 +2,7 @@
 
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::decide::{self, Applied, Decision, Reason};
+use cuvisor_policy::device::ListText;
 use cuvisor_policy::file::policy::Mode;
 use cuvisor_policy::names;
 
@@ -12,12 +13,13 @@ use crate::state::State;
 /// A value of `CUDA_VISIBLE_DEVICES`; what is longer than the longest list that matters is cut.
 pub type Value = Text<4096>;
 
-/// What was asked for, and what the driver will read.
-pub struct Outcome {
+/// What was asked for, and what the driver will read. The texts are the environment's own: glibc never
+/// gives back the memory of a variable's former value.
+pub struct Outcome<'a> {
     /// The program's own value; none where the variable is unset.
-    pub request: Option<Value>,
+    pub request: Option<&'a [u8]>,
     /// The value in force; none where the variable is unset.
-    pub effective: Option<Value>,
+    pub effective: Option<&'a [u8]>,
     /// Whether the variable had to be written now.
     pub written: bool,
     /// Whether the environment now says what the policy says.
@@ -27,33 +29,44 @@ pub struct Outcome {
 }
 
 /// Decides for the present request, and in enforce mode writes the variables that are not as they must be.
-pub fn apply(state: &State) -> Outcome {
-    let present = environ::get(names::VISIBLE_DEVICES).map(Value::of);
-    let present_bytes = present.as_ref().map(Value::as_bytes);
+/// `list` is room for the list that the outcome then holds.
+pub fn apply<'a>(state: &'a State, list: &'a mut ListText) -> Outcome<'a> {
+    let present = environ::get(names::VISIBLE_DEVICES);
     if state.mode != Mode::Enforce {
         return Outcome { request: present, effective: present, written: false, in_force: true, reason: None };
     }
-    let applied = environ::get(names::APPLIED).map(Value::of);
-    let request = Applied::request_of(present_bytes, applied.as_ref().map(Value::as_bytes)).map(Value::of);
-    let request_bytes = request.as_ref().map(Value::as_bytes);
-    let decision = decision(state, request_bytes);
-    let Some(list) = decision.list else {
-        return Outcome { request, effective: present, written: false, in_force: true, reason: None };
+    let request = Applied::request_of(present, environ::get(names::APPLIED));
+    let (list, reason) = match state.rights.as_it_stands() {
+        Some(list) => (list, None),
+        None => match decision(state, request) {
+            Decision { list: None, .. } => {
+                return Outcome { request, effective: present, written: false, in_force: true, reason: None };
+            }
+            Decision { list: Some(decided), reason } => {
+                *list = decided;
+                (list.as_bytes(), reason)
+            }
+        },
     };
-    let list = list.as_bytes();
+    let has_indices = decide::has_indices(list);
     let mut in_force = environ::set(names::VISIBLE_DEVICES, list);
-    if decision.has_indices() {
+    if has_indices {
         in_force &= environ::set(names::DEVICE_ORDER, names::PCI_ORDER.as_bytes());
     }
-    if request_bytes != Some(list) {
-        let mut text = Value::new();
-        // A request too long to be kept is one that no child need be asked about again.
-        if (Applied { list, request: request_bytes }).write(&mut text) {
-            environ::set(names::APPLIED, text.as_bytes());
-        }
+    if request != Some(list) {
+        remember(list, request);
     }
-    let written = present_bytes != Some(list);
-    Outcome { request, effective: Some(Value::of(list)), written, in_force, reason: decision.reason }
+    Outcome { request, effective: Some(list), written: present != Some(list), in_force, reason }
+}
+
+/// Tells children what was asked for. A request too long to be kept is one that no child need be asked about again.
+fn remember(list: &[u8], request: Option<&[u8]>) {
+    let applied = Applied { list, request };
+    let known = environ::get(names::APPLIED).map(Applied::parse);
+    let mut text = Value::new();
+    if known != Some(applied) && applied.write(&mut text) {
+        environ::set(names::APPLIED, text.as_bytes());
+    }
 }
 
 fn decision(state: &State, request: Option<&[u8]>) -> Decision {

@@ -1,5 +1,6 @@
 //! What happens when the loader has put the library into a process, before its `main`.
 
+use cuvisor_policy::device::ListText;
 use cuvisor_policy::file::policy::Mode;
 
 use crate::apply;
@@ -15,7 +16,7 @@ ctor::declarative::ctor! {
         sys::keep_errno(|| {
             let state = state::get();
             if state.active && state.mode == Mode::Enforce {
-                apply::apply(state);
+                apply::apply(state, &mut ListText::new());
             }
         });
     }

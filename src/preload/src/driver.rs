@@ -46,8 +46,6 @@ pub enum Verdict {
 
 /// One copy of the driver.
 pub struct Slot {
-    /// See [`SETTLED`].
-    pub settled: &'static AtomicU64,
     /// Where the copy is mapped; 0 while the slot is free.
     base: AtomicUsize,
     real: [AtomicPtr<c_void>; COUNT],
@@ -78,10 +76,7 @@ struct SeenCell {
 /// stand apart from the slots, so that a process without a policy touches one page to set them all.
 static SETTLED: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
-static SLOT_LIST: [Slot; SLOTS] = {
-    let [a, b, c, d, e, f, g, h] = &SETTLED;
-    [Slot::new(a), Slot::new(b), Slot::new(c), Slot::new(d), Slot::new(e), Slot::new(f), Slot::new(g), Slot::new(h)]
-};
+static SLOT_LIST: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
 impl SeenCell {
     const fn new() -> Self {
@@ -148,9 +143,8 @@ pub fn slot_of(function: *const c_void) -> Option<usize> {
 }
 
 impl Slot {
-    const fn new(settled: &'static AtomicU64) -> Self {
+    const fn new() -> Self {
         Self {
-            settled,
             base: AtomicUsize::new(0),
             real: [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT],
             uuid: AtomicPtr::new(core::ptr::null_mut()),
@@ -198,6 +192,15 @@ impl Slot {
             place.store(found, Ordering::Release);
         }
         found
+    }
+
+    /// The bits of the ordinals of this slot that are settled.
+    #[inline]
+    pub fn settled(&self) -> &'static AtomicU64 {
+        // A slot is always one of the list: its place there is its number.
+        let number = core::ptr::from_ref(self).addr().wrapping_sub(SLOT_LIST.as_ptr().addr()) / size_of::<Self>();
+        let [rest @ .., last] = &SETTLED;
+        rest.get(number).unwrap_or(last)
     }
 
     /// The hook whose real function in this copy is `function`.
@@ -320,7 +323,7 @@ impl Slot {
 
     /// Forgets what was logged, for a forked child: its touches are its own.
     pub fn forget_touches(&self) {
-        for touched in [self.settled, &self.got, &self.used, &self.failed] {
+        for touched in [self.settled(), &self.got, &self.used, &self.failed] {
             touched.store(0, Ordering::Relaxed);
         }
     }

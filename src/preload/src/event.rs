@@ -7,7 +7,7 @@ use cuvisor_policy::file::policy::Mode;
 use cuvisor_policy::guard::Seen;
 use cuvisor_policy::record::{self, Line};
 
-use crate::apply::{Outcome, Value};
+use crate::apply::Outcome;
 use crate::driver::{Code, Slot};
 use crate::identity;
 use crate::life::{self, COUNTS};
@@ -23,7 +23,7 @@ pub struct Init<'a> {
     /// Who called.
     pub caller: *const c_void,
     /// Request and list.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a Outcome<'a>,
     /// What the program was answered.
     pub result: Code,
     /// A bit for each visible device outside the policy.
@@ -199,8 +199,7 @@ fn outcome(state: &State, kind: &Kind<'_>) -> &'static str {
 
 fn init_members(line: &mut Line, state: &State, init: &Init<'_>) {
     result(line, init.result);
-    let request = init.outcome.request.as_ref().map(Value::as_bytes);
-    let effective = init.outcome.effective.as_ref().map(Value::as_bytes);
+    let (request, effective) = (init.outcome.request, init.outcome.effective);
     line.string_or_null("request", request);
     line.string_or_null("effective", effective);
     line.boolean("changed", request != effective);
@@ -221,7 +220,7 @@ fn init_members(line: &mut Line, state: &State, init: &Init<'_>) {
 /// Says so where the driver shows fewer devices than the list has: an index beyond the machine, or a
 /// UUID that it lacks, ends the driver's reading without a word (A06, A12).
 fn shortfall(line: &mut Line, state: &State, init: &Init<'_>) {
-    let list = init.outcome.effective.as_ref().map(Value::as_bytes).unwrap_or_default();
+    let list = init.outcome.effective.unwrap_or_default();
     let named = if list.is_empty() { 0 } else { list.split(|c| *c == b',').count() };
     let shown = if init.result == 0 { init.slot.visible().count() } else { 0 };
     if !state.enforces() || shown >= named || !matches!(init.result, 0 | 100) {

@@ -54,7 +54,7 @@ pub fn begin() {
 static READ: OnceRef<'static, Option<Value>> = OnceRef::new();
 
 /// Notes the value that the driver has just read with success; the first one counts.
-pub fn driver_has_read(value: Option<&Value>) {
+pub fn driver_has_read(value: Option<&[u8]>) {
     if READ.get().is_some() {
         return;
     }
@@ -62,7 +62,7 @@ pub fn driver_has_read(value: Option<&Value>) {
     // SAFETY: the mapping is large enough, page-aligned, ours, and never given back.
     let place = unsafe { &mut *memory.start().cast::<MaybeUninit<Option<Value>>>() };
     // Another thread may have been first; then this memory is lost, once.
-    let _ = READ.set(place.write(value.copied()));
+    let _ = READ.set(place.write(value.map(Value::of)));
 }
 
 /// Compares the variable with what the driver read, and logs a change, each new value once. This is the

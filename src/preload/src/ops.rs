@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use cuvisor_policy::device::{Devices, Kind as SelectorKind, MAX_GPUS};
+use cuvisor_policy::device::{Devices, Kind as SelectorKind, ListText, MAX_GPUS};
 use cuvisor_policy::file::policy::Calls;
 use cuvisor_policy::guard::{self, Seen};
 
@@ -20,16 +20,17 @@ use crate::{inventory, sink};
 #[inline(never)]
 pub fn init(slot: &Slot, flags: c_uint, caller: *const c_void) -> Code {
     let state = state::get();
-    let nest = if state.active { keep_errno(nest::enter) } else { None };
+    let nest = if state.active { keep_errno(enter) } else { None };
     if nest.is_none() {
         return slot.init(flags).unwrap_or(code::NO_DEVICE);
     }
+    let mut list = ListText::new();
     let outcome = keep_errno(|| {
         life::begin();
         life::count(&COUNTS.init);
         report_broken(state);
         life::look_for_late_change(state);
-        apply::apply(state)
+        apply::apply(state, &mut list)
     });
     if !outcome.in_force {
         keep_errno(|| log_init(state, slot, caller, &outcome, code::NO_DEVICE, 0));
@@ -39,14 +40,19 @@ pub fn init(slot: &Slot, flags: c_uint, caller: *const c_void) -> Code {
     keep_errno(|| after_init(state, slot, caller, &outcome, result))
 }
 
-fn after_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome, result: Code) -> Code {
+/// Enters an operation; none where this thread is in one already, or this library is a second copy (B21).
+fn enter() -> Option<nest::Nest> {
+    if state::is_first_copy() { nest::enter() } else { None }
+}
+
+fn after_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome<'_>, result: Code) -> Code {
     let outside = if result == 0 && slot.look().is_some() { outside(state, slot) } else { 0 };
     let refused = outside != 0 && state.enforces();
     if result == 0 {
         slot.judge(if refused { Verdict::Refused } else { Verdict::Known }, outside);
     }
     if result == 0 {
-        life::driver_has_read(outcome.effective.as_ref());
+        life::driver_has_read(outcome.effective);
     }
     let answer = if refused { code::NO_DEVICE } else { result };
     log_init(state, slot, caller, outcome, answer, outside);
@@ -83,7 +89,7 @@ fn report_broken(state: &State) {
 }
 
 /// Logs a `cuInit` if it is the first, or differs from the one before in result, request or list.
-fn log_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome, result: Code, outside: u64) {
+fn log_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome<'_>, result: Code, outside: u64) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let fingerprint = fingerprint(slot, outcome, result);
     let is_new = LAST.swap(fingerprint, Ordering::Relaxed) != fingerprint;
@@ -93,7 +99,7 @@ fn log_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome
 }
 
 /// A number that differs, in all likelihood, where anything that is logged does (FNV-1a).
-fn fingerprint(slot: &Slot, outcome: &Outcome, result: Code) -> u64 {
+fn fingerprint(slot: &Slot, outcome: &Outcome<'_>, result: Code) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut add = |bytes: &[u8]| {
         for byte in bytes.iter().chain(&[0]) {
@@ -103,9 +109,9 @@ fn fingerprint(slot: &Slot, outcome: &Outcome, result: Code) -> u64 {
     add(&result.to_ne_bytes());
     add(&sys::process().to_ne_bytes());
     add(&core::ptr::from_ref(slot).addr().to_ne_bytes());
-    for value in [&outcome.request, &outcome.effective] {
+    for value in [outcome.request, outcome.effective] {
         add(&[u8::from(value.is_some())]);
-        add(value.as_ref().map(apply::Value::as_bytes).unwrap_or_default());
+        add(value.unwrap_or_default());
     }
     hash | 1
 }
@@ -113,7 +119,7 @@ fn fingerprint(slot: &Slot, outcome: &Outcome, result: Code) -> u64 {
 /// `cuDeviceGet`. Once an ordinal is settled nothing but the driver's own work is done.
 #[inline]
 pub fn device_get(slot: &Slot, out: *mut c_int, ordinal: c_int, caller: *const c_void) -> Code {
-    if is_in(slot.settled.load(Ordering::Relaxed), ordinal) {
+    if is_in(slot.settled().load(Ordering::Relaxed), ordinal) {
         return slot.device_get(out, ordinal).unwrap_or(code::NOT_INITIALIZED);
     }
     device(slot, Hook::DeviceGet, out, Subject::Ordinal(ordinal), caller, &|out| slot.device_get(out, ordinal))
@@ -136,7 +142,7 @@ fn device(
     real: &dyn Fn(*mut c_int) -> Option<Code>,
 ) -> Code {
     let state = state::get();
-    let nest = if state.active { keep_errno(nest::enter) } else { None };
+    let nest = if state.active { keep_errno(enter) } else { None };
     if nest.is_none() || out.is_null() {
         return real(out).unwrap_or(code::NOT_INITIALIZED);
     }
@@ -166,7 +172,7 @@ fn device(
             touched(state, &slot.got, &Touch { subject, result, call, caller, slot }, Kind::Device);
         }
         if let (Some(seen), Calls::First) = (seen, state.calls) {
-            set(slot.settled, seen.ordinal);
+            set(slot.settled(), seen.ordinal);
         }
         result
     });
@@ -193,7 +199,7 @@ pub fn device_count(slot: &Slot, out: *mut c_int, _: *const c_void) -> Code {
 pub fn context(slot: &Slot, call: Hook, device: c_int, caller: *const c_void, invoke: &dyn Fn(*mut c_void) -> Option<Code>) -> Code {
     let real = || invoke(slot.real(call)).unwrap_or(code::NOT_INITIALIZED);
     let state = state::get();
-    let nest = if state.active { keep_errno(nest::enter) } else { None };
+    let nest = if state.active { keep_errno(enter) } else { None };
     if nest.is_none() {
         return real();
     }

@@ -13,42 +13,44 @@ use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::error::{Error, Fault, Position};
 use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, Sink, check_audit_file, read};
 use cuvisor_policy::{names, rule};
-use once_cell::race::OnceRef;
+use once_cell::race::{OnceBool, OnceRef};
 
 use crate::environ;
 use crate::facts::{self, Process};
 use crate::sys::{self, File, Memory, Module};
 
-/// What holds for this process.
+/// What holds for this process. What most processes touch stands first, and the long texts last with
+/// their beginnings close together, so that a decision dirties two pages of the library's data.
+#[repr(C, align(4096))]
 pub struct State {
     /// Whether there is anything to do at all.
     pub active: bool,
     /// Enforce or audit.
     pub mode: Mode,
-    /// Which devices, and how the request counts.
-    pub rights: Rights,
-    /// Why the policy is broken; empty where it is sound.
-    pub broken: Text<640>,
-    /// The policy's file, or `environment`.
-    pub policy: Text<256>,
-    /// The name of the rule that matched.
-    pub rule: Option<Text<64>>,
-    /// The audit file as the policy names it; empty for none.
-    pub audit: Text<512>,
     /// Which calls are logged.
     pub calls: Calls,
     /// Whether events go to the journal.
     pub journald: bool,
     /// Whether events go to syslog.
     pub syslog: bool,
+    /// The name of the rule that matched.
+    pub rule: Option<Text<64>>,
+    /// The policy's file, or `environment`.
+    pub policy: Text<256>,
+    /// The audit file as the policy names it; empty for none.
+    pub audit: Text<512>,
+    /// Which devices, and how the request counts.
+    pub rights: Rights,
+    /// Arguments as at exec time, each with its NUL.
+    pub argv: Text<4096>,
+    /// Why the policy is broken; empty where it is sound.
+    pub broken: Text<640>,
     /// Options whose values are not written down, each with its NUL.
     pub redact: Text<1024>,
     /// Variables that were set and do not count, separated by commas.
     pub ignored: Text<128>,
     /// The folder that stands for `/` where GPUs are looked for; empty for `/`.
     pub root: Text<256>,
-    /// Arguments as at exec time, each with its NUL.
-    pub argv: Text<4096>,
 }
 
 impl State {
@@ -180,7 +182,7 @@ fn decide(state: &mut State, system: Result<File, i32>) {
         state.rights = Rights::NOTHING;
     }
     let something = state.has_sink() || !matches!(state.rights.devices, Devices::All);
-    state.active = state.mode != Mode::Off && something && is_first_copy();
+    state.active = state.mode != Mode::Off && something;
 }
 
 fn push_name(list: &mut Text<128>, name: &str) {
@@ -241,11 +243,16 @@ fn complain(broken: &mut Text<640>, place: &str, text: &[u8], message: &str, rem
     broken.push_some(remedy.as_bytes());
 }
 
-/// Whether this library is the first of its kind that the process has (B21).
-fn is_first_copy() -> bool {
-    let first = Module::of(sys::lookup(libc::RTLD_DEFAULT, c"cuvisor_marker"));
-    let own = Module::of(is_first_copy as *const core::ffi::c_void);
-    first.map(|module| module.base) == own.map(|module| module.base)
+/// Whether this library is the first of its kind that the process has (B21): a second copy passes every
+/// call on. It is asked when CUDA is used, and not at every start; the environment that both copies
+/// would write is the same.
+pub fn is_first_copy() -> bool {
+    static KNOWN: OnceBool = OnceBool::new();
+    KNOWN.get_or_init(|| {
+        let first = Module::of(sys::lookup(libc::RTLD_DEFAULT, c"cuvisor_marker"));
+        let own = Module::of(is_first_copy as *const core::ffi::c_void);
+        first.map(|module| module.base) == own.map(|module| module.base)
+    })
 }
 
 /// What became of a policy file.
@@ -320,22 +327,21 @@ impl Reading<'_> {
             return Found::Unreadable;
         }
         self.state.policy = Text::of(path.to_bytes());
-        let mut small = [0u8; 8192];
-        if let Some(room) = small.get_mut(..len) {
-            return self.content(&file, room);
+        let mut small = [const { MaybeUninit::uninit() }; 8192];
+        if len <= small.len() {
+            return self.content(&file, &mut small, len);
         }
         let Some(mut memory) = Memory::map(len) else {
             self.refuse(path.to_bytes(), "there is no memory to read the policy", "free some");
             return Found::Unreadable;
         };
-        let found = self.content(&file, memory.bytes());
+        let found = self.content(&file, memory.bytes(), len);
         memory.release();
         found
     }
 
-    fn content(&mut self, file: &File, buffer: &mut [u8]) -> Found {
-        let read_to = file.read_all(buffer).unwrap_or(usize::MAX);
-        let Some(text) = buffer.get(..read_to) else {
+    fn content(&mut self, file: &File, room: &mut [MaybeUninit<u8>], len: usize) -> Found {
+        let Some(text) = file.read_into(room, len) else {
             let path = self.state.policy;
             self.refuse(path.as_bytes(), "the policy cannot be read", "check the disk");
             return Found::Unreadable;

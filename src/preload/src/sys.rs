@@ -1,6 +1,7 @@
 //! The system calls that the library makes, each a safe function.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use cuvisor_policy::buffer::Text;
 use libloading::os::unix::Library;
@@ -87,7 +88,7 @@ impl File {
 
     /// Its type, owner, mode and length.
     pub fn status(&self) -> Option<Status> {
-        let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: the descriptor is open and `stat` has room for one struct stat.
         let result = unsafe { system_call!(SYS_fstat, self.0, stat.as_mut_ptr()) };
         if result != 0 {
@@ -120,6 +121,22 @@ impl File {
             }
         }
         Some(filled)
+    }
+
+    /// Reads `len` bytes, or as many as the file has, into room that need not be filled with zeros before.
+    pub fn read_into<'b>(&self, room: &'b mut [MaybeUninit<u8>], len: usize) -> Option<&'b [u8]> {
+        let mut filled = 0usize;
+        while let Some(rest) = room.get_mut(filled..len).filter(|rest| !rest.is_empty()) {
+            // SAFETY: the descriptor is open; the kernel writes at most as many bytes as the slice has.
+            let count = unsafe { system_call!(SYS_read, self.0, rest.as_mut_ptr(), rest.len()) };
+            match usize::try_from(count).ok()? {
+                0 => break,
+                count => filled = filled.saturating_add(count),
+            }
+        }
+        let text = room.get(..filled)?;
+        // SAFETY: the kernel has written the first `filled` bytes.
+        Some(unsafe { text.assume_init_ref() })
     }
 
     /// One write; whether all of it was taken.
@@ -229,9 +246,9 @@ impl Memory {
     }
 
     /// The bytes.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is ours alone, `len` long, initialised to zero, and borrowed through `self`.
-        unsafe { core::slice::from_raw_parts_mut(self.start, self.len) }
+    pub fn bytes(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: the mapping is ours alone, `len` long, and borrowed through `self`.
+        unsafe { core::slice::from_raw_parts_mut(self.start.cast(), self.len) }
     }
 
     /// Where it begins.
@@ -350,7 +367,7 @@ pub struct Module {
 impl Module {
     /// Finds the library of an address. Leaves dlerror alone.
     pub fn of(address: *const c_void) -> Option<Self> {
-        let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: dladdr takes any address, and `info` has room for what it writes.
         let found = unsafe { libc::dladdr(address, info.as_mut_ptr()) };
         if found == 0 {
