@@ -231,6 +231,25 @@ def section_smi():
         row("nvidia-smi", " ".join(command), f"{len(bare.out)} bytes", f"{len(held.out)} bytes, {len(held.events)} events", mask(bare.out) == mask(held.out) and not held.events)
 
 
+# --- ps: opened and used, told apart by descriptors and by NVML
+
+def section_ps():
+    hold = "import ctypes, sys, time\nd = ctypes.CDLL('libcuda.so.1')\nd.cuInit(0)\nc = ctypes.c_void_p()\n" \
+           "if sys.argv[1] == 'used':\n    d.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0)\nprint('ready', flush=True)\ntime.sleep(60)\n"
+    held = {}
+    for kind in ("opened", "used"):
+        held[kind] = subprocess.Popen([sys.executable, "-c", hold, kind], env=BASE, stdout=subprocess.PIPE, text=True)
+        held[kind].stdout.readline()
+    out = subprocess.run([str(RELEASE / "cuvisor"), "ps", "--json"], env=BASE, capture_output=True, text=True)
+    told = {one["pid"]: one for one in json.loads(out.stdout)}
+    for kind, process in held.items():
+        one = told.get(process.pid, {"gpus": []})
+        nodes = sum(os.readlink(f"/proc/{process.pid}/fd/{fd}") == "/dev/nvidia0" for fd in os.listdir(f"/proc/{process.pid}/fd"))
+        row("ps", f"a process that {'made a context' if kind == 'used' else 'called cuInit'}", f"{nodes} descriptors of its node", f"{[g['used'] for g in one['gpus']]}", [g["used"] for g in one["gpus"]] == [kind == "used"])
+        process.kill()
+        process.wait()
+
+
 # --- 7. Cost
 
 def section_cost():
@@ -271,9 +290,9 @@ def main():
         sys.exit("SKIPPED gpu-check: nvidia-smi shows no GPU here")
     start = time.time()
     about = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, env=BASE).stdout.strip().splitlines()[0]
-    sections = [lambda: section_reading(uuids), lambda: section_routes(uuids), section_traps, section_life, section_tools, section_smi, section_guard, section_cost]
+    sections = [lambda: section_reading(uuids), lambda: section_routes(uuids), section_traps, section_life, section_tools, section_smi, section_ps, section_guard, section_cost]
     only = os.environ.get("GPU_CHECK_SECTIONS")
-    names = ["reading", "routes", "traps", "life", "tools", "smi", "guard", "cost"]
+    names = ["reading", "routes", "traps", "life", "tools", "smi", "ps", "guard", "cost"]
     for name, section in zip(names, sections):
         if only and name not in only.split(","):
             continue

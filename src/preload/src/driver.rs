@@ -198,7 +198,8 @@ impl Slot {
     #[inline]
     pub fn settled(&self) -> &'static AtomicU64 {
         // A slot is always one of the list: its place there is its number.
-        let number = core::ptr::from_ref(self).addr().wrapping_sub(SLOT_LIST.as_ptr().addr()) / size_of::<Self>();
+        let offset = core::ptr::from_ref(self).addr().wrapping_sub(SLOT_LIST.as_ptr().addr());
+        let number = offset.checked_div(size_of::<Self>()).unwrap_or_default();
         let [rest @ .., last] = &SETTLED;
         rest.get(number).unwrap_or(last)
     }

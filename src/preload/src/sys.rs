@@ -136,7 +136,7 @@ impl File {
         }
         let text = room.get(..filled)?;
         // SAFETY: the kernel has written the first `filled` bytes.
-        Some(unsafe { text.assume_init_ref() })
+        Some(unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), filled) })
     }
 
     /// One write; whether all of it was taken.
