@@ -157,8 +157,11 @@ def section_routes(uuids):
         events = sorted({e["event"] for e in allowed.events})
         init = next((e for e in allowed.events if e["event"] == "init" and e["result"] == 0), None)
         named = init is not None and init["devices"][0]["uuid"] == uuids[0]
-        row("routes", f"{name}, GPU 0", bare.line(), f"{allowed.line()} [{' '.join(events)}] by {init['caller'] if init else '?'}",
-            allowed.out == bare.out and allowed.code == bare.code and named and {"init", "context"} <= set(events))
+        if not name.startswith("prog") and not bare.line().startswith("ok"):
+            row("routes", f"{name}, GPU 0", bare.line(), "it does not run here without Cuvisor either", None)
+        else:
+            row("routes", f"{name}, GPU 0", bare.line(), f"{allowed.line()} [{' '.join(events)}] by {init['caller'] if init else '?'}",
+                allowed.out == bare.out and allowed.code == bare.code and named and {"init", "context"} <= set(events))
         bad = denied.line().startswith("ok") or "103" in denied.line() or "integrity" in denied.out
         row("routes", f"{name}, none", bare.line(), denied.line()[:120], not bad and denied.has("init", result=100) and not denied.has("context", result=0))
         row("routes", f"{name}, audit", bare.line(), audited.line(), audited.out == bare.out and audited.has("context", outcome="audited"))
@@ -181,6 +184,13 @@ def section_traps():
         row("traps", f"{name}, none", bare.line(), none.line(), "driver 0, tensor fails" in none.line())
         # PyTorch counts by NVML and the variable in Python, so its count may differ; the driver and the tensor are the policy's.
         row("traps", f"{name}, GPU 0", bare.line(), zero.line(), "driver 1" in zero.line())
+
+
+    # A04: the framework's count by NVML and the driver's agree, whichever way PyTorch counts.
+    for nvml in ("0", "1"):
+        held = run(program("untouched"), "0", env={"CUDA_VISIBLE_DEVICES": "0,0", "PYTORCH_NVML_BASED_CUDA_CHECK": nvml})
+        bare = run(program("untouched"), env={"CUDA_VISIBLE_DEVICES": "0,0", "PYTORCH_NVML_BASED_CUDA_CHECK": nvml})
+        row("traps", f"A04, PYTORCH_NVML_BASED_CUDA_CHECK={nvml}", bare.line(), held.line(), held.line() == "count 1, driver 1, tensor works")
 
 
 # --- 4. Life of a process

@@ -9,7 +9,7 @@ say() { printf '\n== %s\n' "$1"; }
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     missing=()
-    for pair in cc:gcc python3:python3 strace:strace readelf:binutils shellcheck:shellcheck; do
+    for pair in cc:gcc python3:python3 strace:strace readelf:binutils shellcheck:shellcheck chromium:chromium gzip:gzip; do
         command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
     done
     python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
@@ -38,13 +38,14 @@ say "clients from PyPI"
 if [ ! -x target/venv/bin/python3 ]; then
     python3 -m venv target/venv || echo "no venv: the test of cuda-bindings will be skipped"
 fi
-if [ -x target/venv/bin/python3 ] && ! target/venv/bin/python3 -c 'import cuda.bindings' 2>/dev/null; then
-    target/venv/bin/python3 -m pip install --quiet --disable-pip-version-check cuda-bindings ||
-        echo "cuda-bindings cannot be installed: its test will be skipped"
+if [ -x target/venv/bin/python3 ]; then
+    target/venv/bin/python3 -c 'import cuda.bindings, yaml, chdb' 2>/dev/null ||
+        target/venv/bin/python3 -m pip install --quiet --disable-pip-version-check cuda-bindings pyyaml chdb ||
+        echo "packages from PyPI cannot be installed: their tests will be skipped"
 fi
 
 say "tests"
-cargo test --release --workspace --exclude cuvisor-preload --exclude fake_cuda
+cargo test --release --workspace --exclude cuvisor-preload --exclude fake_cuda -- --nocapture 2>&1 | tee target/tests.txt
 
 say "scripts"
 if command -v shellcheck >/dev/null; then
@@ -55,4 +56,9 @@ fi
 scripts/quickstart.sh >target/quickstart.txt
 grep -q "cuvisor run --devices" target/quickstart.txt
 
+skipped=$(grep '^SKIPPED' target/tests.txt || true)
+if [ -n "$skipped" ]; then
+    say "skipped here"
+    echo "$skipped"
+fi
 say "all checks passed"

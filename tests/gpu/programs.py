@@ -190,6 +190,10 @@ def trap_after_tensor():
     return _torch_state()
 
 
+def untouched():
+    return _torch_state()
+
+
 def trap_shown_before():
     os.environ["CUDA_VISIBLE_DEVICES"] = "0"
     return _torch_state()
