@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use cuvisor_policy::file::error::{Error, Fault, Position};
-use cuvisor_policy::file::policy::{Policy, Rule, Sink, read};
+use cuvisor_policy::file::policy::{Policy, Rule};
+use cuvisor_policy::file::reader::{Sink, read};
 use std::fmt::Write;
 use std::path::Path;
 

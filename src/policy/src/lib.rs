@@ -21,6 +21,7 @@ pub mod buffer;
 pub mod container;
 pub mod decide;
 pub mod device;
+pub mod element;
 pub mod file;
 pub mod guard;
 pub mod inventory;

@@ -2,8 +2,9 @@
 //! The policy file's format is TOML: what is accepted means the same to the `toml` crate.
 
 use cuvisor_policy::file::error::{Error, Position};
-use cuvisor_policy::file::policy::{DeviceSpec, Policy, Rule, Sink, read};
+use cuvisor_policy::file::policy::{DeviceSpec, Policy, Rule};
 use cuvisor_policy::file::raw::{Array, Value};
+use cuvisor_policy::file::reader::{Sink, read};
 use proptest::prelude::*;
 
 #[derive(Default)]

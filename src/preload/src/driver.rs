@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, A
 use cuvisor_policy::device::{MAX_GPUS, PciId, Uuid};
 use cuvisor_policy::guard::Seen;
 
-use crate::sys::{Module, Opened};
+use crate::loader::{Module, Opened};
 use crate::table::{COUNT, HOOKS, Hook};
 
 /// A result code of the driver.
@@ -109,7 +109,7 @@ pub fn behind_us() -> &'static Slot {
     if cached != 0 {
         return slot(cached.wrapping_sub(1));
     }
-    let next = crate::sys::lookup(libc::RTLD_NEXT, Hook::Init.name());
+    let next = crate::loader::lookup(libc::RTLD_NEXT, Hook::Init.name());
     let copy = if next.is_null() { loaded_copy() } else { slot_of(next) };
     if let Some(number) = copy {
         CACHE.store(number.wrapping_add(1), Ordering::Release);
@@ -187,7 +187,7 @@ impl Slot {
 
     #[cold]
     fn find_behind_us(&self, hook: Hook) -> *mut c_void {
-        let found = crate::sys::lookup(libc::RTLD_NEXT, hook.name());
+        let found = crate::loader::lookup(libc::RTLD_NEXT, hook.name());
         if let Some(place) = self.real.get(hook.index()) {
             place.store(found, Ordering::Release);
         }
@@ -280,7 +280,7 @@ impl Slot {
         if !known.is_null() || self.base.load(Ordering::Relaxed) != 0 {
             return known;
         }
-        let behind_us = |name: &&CStr| Some(crate::sys::lookup(libc::RTLD_NEXT, name)).filter(|f| !f.is_null());
+        let behind_us = |name: &&CStr| Some(crate::loader::lookup(libc::RTLD_NEXT, name)).filter(|f| !f.is_null());
         names.iter().find_map(behind_us).unwrap_or(core::ptr::null_mut())
     }
 

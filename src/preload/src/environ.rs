@@ -58,7 +58,7 @@ pub fn set(name: &str, value: &[u8]) -> bool {
 type Setenv = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
 
 fn libc_setenv() -> Option<Setenv> {
-    let found = crate::sys::lookup(libc::RTLD_NEXT, c"setenv");
+    let found = crate::loader::lookup(libc::RTLD_NEXT, c"setenv");
     if found.is_null() {
         return None;
     }

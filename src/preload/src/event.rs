@@ -11,9 +11,10 @@ use crate::apply::Outcome;
 use crate::driver::{Code, Slot};
 use crate::identity;
 use crate::life::{self, COUNTS};
+use crate::loader::Module;
 use crate::sink;
 use crate::state::State;
-use crate::sys::{self, Module};
+use crate::sys;
 use crate::table::Hook;
 
 /// A `cuInit`.

@@ -23,6 +23,7 @@ mod hooks;
 mod identity;
 mod inventory;
 mod life;
+mod loader;
 mod lookup;
 mod nest;
 mod ops;

@@ -5,8 +5,9 @@ use core::sync::atomic::Ordering;
 
 use crate::driver::{self, Code, Slot};
 use crate::hooks;
+use crate::loader::{self, Module};
 use crate::state;
-use crate::sys::{self, Module};
+use crate::sys;
 use crate::table::Hook;
 
 /// To the assembly of `dlsym`: leave the look-up to the C library.
@@ -32,12 +33,12 @@ fn chosen(handle: *mut c_void, name: &[u8], caller: *const c_void) -> *const c_v
     }
     if name == b"dlsym" {
         // A program that asks libc's handle for dlsym itself would get past the hooks with it.
-        let found = sys::lookup(handle, c"dlsym");
-        let is_libc = !found.is_null() && found == sys::REAL_DLSYM.load(Ordering::Acquire);
+        let found = loader::lookup(handle, c"dlsym");
+        let is_libc = !found.is_null() && found == loader::REAL_DLSYM.load(Ordering::Acquire);
         return if is_libc && state::get().active { hooks::own_dlsym() } else { LEAVE };
     }
     let Some(hook) = Hook::named(name) else { return LEAVE };
-    let found = sys::lookup(handle, hook.name());
+    let found = loader::lookup(handle, hook.name());
     if found.is_null() {
         return LEAVE;
     }
@@ -49,7 +50,7 @@ fn chosen(handle: *mut c_void, name: &[u8], caller: *const c_void) -> *const c_v
     }
     match driver::slot_of(found) {
         // Found again, so that the last thing the loader did for this thread succeeded: dlerror is clean (B03).
-        Some(number) if !sys::lookup(handle, hook.name()).is_null() => hooks::pointer(hook, number),
+        Some(number) if !loader::lookup(handle, hook.name()).is_null() => hooks::pointer(hook, number),
         _ => LEAVE,
     }
 }
@@ -57,7 +58,7 @@ fn chosen(handle: *mut c_void, name: &[u8], caller: *const c_void) -> *const c_v
 /// The whole program was searched, and our own export came first. It is the answer only if something
 /// stands behind it.
 fn behind_the_export(handle: *mut c_void, hook: Hook, caller: *const c_void) -> *const c_void {
-    let next = sys::lookup(libc::RTLD_NEXT, hook.name());
+    let next = loader::lookup(libc::RTLD_NEXT, hook.name());
     let found = if next.is_null() && handle == libc::RTLD_DEFAULT {
         // RTLD_DEFAULT goes on to the libraries that the caller was opened with.
         Module::of(caller).and_then(|module| module.open()).map_or(next, |library| library.lookup(hook.name()))
@@ -66,7 +67,7 @@ fn behind_the_export(handle: *mut c_void, hook: Hook, caller: *const c_void) -> 
     };
     if found.is_null() || core::ptr::eq(found, hooks::exported(hook)) {
         // Failing once more leaves a text for dlerror, as without us.
-        sys::lookup(libc::RTLD_NEXT, hook.name());
+        loader::lookup(libc::RTLD_NEXT, hook.name());
         return NOT_FOUND;
     }
     if !state::get().active {
@@ -83,7 +84,7 @@ fn behind_the_export(handle: *mut c_void, hook: Hook, caller: *const c_void) -> 
 /// # Safety
 /// None beyond being called as a C function.
 pub unsafe extern "C" fn find_dlsym() -> *const c_void {
-    sys::keep_errno(sys::real_dlsym).map_or(core::ptr::null(), |dlsym| dlsym as *const c_void)
+    sys::keep_errno(loader::real_dlsym).map_or(core::ptr::null(), |dlsym| dlsym as *const c_void)
 }
 
 /// Replaces what a successful `cuGetProcAddress` wrote, if that is one of the hooked functions. The

@@ -11,13 +11,15 @@ use cuvisor_policy::buffer::Text;
 use cuvisor_policy::decide::Rights;
 use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::error::{Error, Fault, Position};
-use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, Sink, check_audit_file, read};
+use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, check_audit_file};
+use cuvisor_policy::file::reader::{Sink, read};
 use cuvisor_policy::{names, rule};
 use once_cell::race::{OnceBool, OnceRef};
 
 use crate::environ;
 use crate::facts::{self, Process};
-use crate::sys::{self, File, Memory, Module};
+use crate::loader::{self, Module};
+use crate::sys::{self, File, Memory};
 
 /// What holds for this process. What most processes touch stands first, and the long texts last with
 /// their beginnings close together, so that a decision dirties two pages of the library's data.
@@ -249,7 +251,7 @@ fn complain(broken: &mut Text<640>, place: &str, text: &[u8], message: &str, rem
 pub fn is_first_copy() -> bool {
     static KNOWN: OnceBool = OnceBool::new();
     KNOWN.get_or_init(|| {
-        let first = Module::of(sys::lookup(libc::RTLD_DEFAULT, c"cuvisor_marker"));
+        let first = Module::of(loader::lookup(libc::RTLD_DEFAULT, c"cuvisor_marker"));
         let own = Module::of(is_first_copy as *const core::ffi::c_void);
         first.map(|module| module.base) == own.map(|module| module.base)
     })

@@ -1,6 +1,6 @@
 //! What is wrong with a policy file, where, and what to write instead.
 
-use crate::device::ElementFault;
+use crate::element::ElementFault;
 
 /// One fault of a policy file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The policy file: [`raw`] is what was typed, [`policy`] what it means, [`error`] what is wrong with it.
+//! The policy file: [`raw`] is what was typed, [`policy`] what it can mean, [`reader`] makes one of the other,
+//! [`error`] is what is wrong with it.
 //!
 //! The format is the part of TOML 1.0 that a policy needs: comments, `[table]`, `[[table]]`, and
 //! `key = value` with strings, whole numbers, booleans and arrays of these. What is accepted here
@@ -9,3 +10,4 @@
 pub mod error;
 pub mod policy;
 pub mod raw;
+pub mod reader;

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "test rax, rax",
         "jz 7b",
         "jmp rax",
-        real = sym crate::sys::REAL_DLSYM,
+        real = sym crate::loader::REAL_DLSYM,
         choose = sym crate::lookup::choose,
         find = sym crate::lookup::find_dlsym,
     )
