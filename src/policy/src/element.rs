@@ -47,7 +47,7 @@ pub enum ElementFault {
     SecondKind,
     /// A PCI bus id in a list that is to be written as it stands.
     PciAsWritten,
-    /// More elements than [`MAX_GPUS`].
+    /// More elements than [`crate::device::MAX_GPUS`].
     TooMany,
 }
 
