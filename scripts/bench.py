@@ -26,12 +26,27 @@ def policy(rules, name):
     return str(path)
 
 
+def machine():
+    """A folder that stands for / on a machine with 4 GPUs."""
+    root = WORK / "root"
+    for k in range(4):
+        folder = root / f"proc/driver/nvidia/gpus/0000:1{k}:00.0"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "information").write_text(f"Model: \t x\nGPU UUID: \t GPU-{str(k) * 8}-0000-4000-8000-00000000000{k}\nBus Location: \t 0000:1{k}:00.0\nDevice Minor: \t {k}\n")
+        (root / "dev").mkdir(exist_ok=True)
+        (root / f"dev/nvidia{k}").touch()
+    return root
+
+
 def start_rows(peers):
     base = ["PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES=0"]
     preload = lambda path: [f"LD_PRELOAD={path}"]
     under = lambda rules: preload(LIBRARY) + [f"CUVISOR_POLICY={policy(rules, f'p{rules}.toml')}", f"CUVISOR_BENCH_JOB=j{rules - 1}"]
     variants = {"bare": [], "an empty C library": preload(EMPTY), "Cuvisor, no policy": preload(LIBRARY), "Cuvisor, 10 rules, the last matches": under(10),
                 "Cuvisor, 1,000 rules, the last matches": under(1000), "Cuvisor, 10,000 rules, the last matches": under(10000)}
+    sealed = WORK / "sealed.toml"
+    sealed.write_text('[default]\ndevices = "none"\nseal = true\n')
+    variants["Cuvisor, sealed to no GPU"] = preload(LIBRARY) + [f"CUVISOR_POLICY={sealed}", f"CUVISOR_PROC_ROOT={machine()}"]
     for peer in sorted(pathlib.Path(peers).glob("*.so")) if peers else []:
         variants[peer.name] = preload(peer.resolve())
     arguments = []

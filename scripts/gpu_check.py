@@ -241,6 +241,32 @@ def section_smi():
         row("nvidia-smi", " ".join(command), f"{len(bare.out)} bytes", f"{len(held.out)} bytes, {len(held.events)} events", mask(bare.out) == mask(held.out) and not held.events)
 
 
+# --- The kernel seal
+
+def section_seal():
+    torch = program("torch_matmul")
+    smi = ["nvidia-smi", "-L"]
+    bare_torch, bare_smi = run(torch), run(smi)
+    sealed = lambda command, devices: run(command, devices, extra=["--seal"])
+    none_torch, none_smi, zero_torch = sealed(torch, "none"), sealed(smi, "none"), sealed(torch, "0")
+    level = next((e.get("seal") for e in none_torch.events if e["event"] == "init"), None)
+    row("seal", "PyTorch, sealed to nothing", bare_torch.line(), f"{none_torch.line()} {level}", none_torch.line() == "no GPU" and bool(level) and level["level"] == "ioctl")
+    row("seal", "nvidia-smi -L, sealed to nothing", bare_smi.line()[:40], none_smi.line(), "No devices" in none_smi.out)
+    row("seal", "PyTorch, sealed to GPU 0", bare_torch.line(), zero_torch.line(), zero_torch.line() == bare_torch.line())
+    escape = sealed(["env", "-i", "CUDA_VISIBLE_DEVICES=0", f"PATH={BASE['PATH']}", f"LD_LIBRARY_PATH={BASE.get('LD_LIBRARY_PATH', '')}", *program("ctypes_driver")], "none")
+    row("seal", "env -i below a seal to nothing", run(program("ctypes_driver")).line(), escape.line(), escape.line() == "no GPU: 100")
+    # As another user: the files that it needs are copied to where everybody may read them.
+    place = pathlib.Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    for file in (RELEASE / "libcuvisor.so", RELEASE / "cuvisor", CALLERS / "prog"):
+        shutil.copy(file, place)
+    drop = ["setpriv", "--reuid", "1000", "--clear-groups"] if os.getuid() == 0 else []
+    for devices, wanted in (("none", "init 100"), ("0", "init 0")):
+        out = subprocess.run([*drop, str(place / "cuvisor"), "run", "--devices", devices, "--seal=require", str(place / "prog"), "handle", "init"], env=BASE, cwd="/", capture_output=True, text=True)
+        row("seal", f"as another user, sealed to {devices}", wanted, (out.stdout + out.stderr).strip(), out.stdout.strip() == wanted)
+    shutil.rmtree(place)
+
+
 # --- ps: opened and used, told apart by descriptors and by NVML
 
 def section_ps():
@@ -300,9 +326,9 @@ def main():
         sys.exit("SKIPPED gpu-check: nvidia-smi shows no GPU here")
     start = time.time()
     about = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, env=BASE).stdout.strip().splitlines()[0]
-    sections = [lambda: section_reading(uuids), lambda: section_routes(uuids), section_traps, section_life, section_tools, section_smi, section_ps, section_guard, section_cost]
+    sections = [lambda: section_reading(uuids), lambda: section_routes(uuids), section_traps, section_life, section_tools, section_smi, section_seal, section_ps, section_guard, section_cost]
     only = os.environ.get("GPU_CHECK_SECTIONS")
-    names = ["reading", "routes", "traps", "life", "tools", "smi", "ps", "guard", "cost"]
+    names = ["reading", "routes", "traps", "life", "tools", "smi", "seal", "ps", "guard", "cost"]
     for name, section in zip(names, sections):
         if only and name not in only.split(","):
             continue

@@ -30,7 +30,7 @@ policy.toml:3:20: error: names the same device as an earlier element (the driver
 policy.toml:5:1: error: unknown key
 5 | visible_device = \"0\"
   | ^^^^^^^^^^^^^^
-  = a rule has the keys name, user, group, exe, argv, env, cgroup, devices, request, emit and mode
+  = a rule has the keys name, user, group, exe, argv, env, cgroup, devices, request, emit, seal and mode
 
 policy.toml: 0 rules, 4 errors, 0 warnings
 ";

@@ -2,6 +2,7 @@
 //! otherwise, the fake driver of tests/fake_cuda with 4 GPUs, and compares exact output.
 #![allow(missing_docs)]
 
+mod seal;
 mod shipping;
 mod support;
 

@@ -30,7 +30,7 @@ const BAD: [(&str, &str); 37] = [
     ("[rule]", "1:2: a rule is one of many: `rule`; write [[rule]]"),
     ("[[audit]]", "1:3: this table stands only once in a policy: `audit`; write it in single brackets"),
     ("[default", "1:1: this is neither [table] nor key = value: `[default`; write key = value, or begin the line with # for a comment"),
-    ("[default]\nvisible_device = \"0\"", "2:1: unknown key: `visible_device`; [default] has the keys devices, request and emit"),
+    ("[default]\nvisible_device = \"0\"", "2:1: unknown key: `visible_device`; [default] has the keys devices, request, emit and seal"),
     (
         "[default]\ndevices = [0, 1, 0]",
         "2:18: names the same device as an earlier element (the driver would fail with error 101): `0`; remove one of the two",

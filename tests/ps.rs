@@ -42,7 +42,7 @@ fn opened_used_and_not_allowed_are_told_apart() {
     let dir = tempfile::TempDir::new().unwrap();
     inventory(dir.path(), &[0, 1, 2]);
     let policy = dir.path().join("policy.toml");
-    std::fs::write(&policy, "[default]\ndevices = [1]\n").unwrap();
+    std::fs::write(&policy, "[default]\ndevices = [1]\nseal = true\n").unwrap();
     let held = format!("CUVISOR_POLICY={} CUDA_VISIBLE_DEVICES=1", policy.display());
     process(dir.path(), 10, 0, "python3 train.py", &held, true, &[(1, 20)]);
     process(dir.path(), 11, 1, "python3 stray.py", &held, false, &[(0, 4), (1, 23)]);
@@ -51,10 +51,10 @@ fn opened_used_and_not_allowed_are_told_apart() {
     std::fs::create_dir_all(dir.path().join("proc/14")).unwrap();
     let out = ps(dir.path(), &[]);
     let expected = "\
-pid  user    container  GPUs                             variable at start  library  rule  mark                                                                           command
- 10  root    -          1 used                           1                  yes      -                                                                                    python3 train.py
- 11  daemon  -          0 opened (not allowed), 1 used   1                  no       -     has a GPU open that the policy does not give it; the library is not in it      python3 stray.py
- 13  root    -          2 opened                         unset              no       -                                                                                    nvtop
+pid  user    container  GPUs                             variable at start  library  seal       rule  mark                                                                           command
+ 10  root    -          1 used                           1                  yes      by policy  -                                                                                    python3 train.py
+ 11  daemon  -          0 opened (not allowed), 1 used   1                  no       -     -     has a GPU open that the policy does not give it; the library is not in it      python3 stray.py
+ 13  root    -          2 opened                         unset              no       -     -                                                                                    nvtop
 ";
     let squeeze = |text: &str| text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
     assert_eq!(squeeze(&out.stdout), squeeze(expected));

@@ -67,8 +67,13 @@ fn compile(artefacts: &Artefacts) {
         ("forker", "forker.c", &[]),
         ("racer", "racer.c", &[]),
     ];
-    let more: [(&str, &str, &[&str]); 3] =
-        [("libempty.so", "empty.c", &["-shared"]), ("reader", "reader.c", &[]), ("bench", "bench.c", &[])];
+    let more: [(&str, &str, &[&str]); 5] = [
+        ("libempty.so", "empty.c", &["-shared"]),
+        ("reader", "reader.c", &[]),
+        ("bench", "bench.c", &[]),
+        ("ioctl", "ioctl.c", &[]),
+        ("ioctl_static", "ioctl.c", &["-static"]),
+    ];
     for (target, source, flags) in programs.iter().chain(&more) {
         let target = artefacts.callers.join(target);
         let source = root().join("tests/callers").join(source);

@@ -47,6 +47,9 @@ pub struct Run {
     /// Policy file to use instead of /etc/cuvisor/policy.toml
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    /// Have the kernel deny the other GPUs' device nodes, for good and to all that the program starts; "require": no GPU where it cannot
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    pub seal: Option<String>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

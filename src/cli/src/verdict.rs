@@ -5,7 +5,7 @@ use crate::subject::Subject;
 use anyhow::Result;
 use cuvisor_policy::decide::Rights;
 use cuvisor_policy::device::Devices;
-use cuvisor_policy::file::policy::{Mode, check_audit_file};
+use cuvisor_policy::file::policy::{Mode, Seal, check_audit_file};
 use cuvisor_policy::names;
 use cuvisor_policy::rule::{self, Condition, Facts};
 use serde::Serialize;
@@ -30,6 +30,8 @@ pub struct Verdict {
     pub mode: Mode,
     /// Which devices, and how the request counts.
     pub rights: Rights,
+    /// Whether the kernel holds it, too.
+    pub seal: Seal,
     /// The rule that matches; none for the default.
     pub rule: Option<String>,
     /// The rules before it, and which condition failed.
@@ -47,7 +49,7 @@ pub struct Verdict {
 /// The file that was given cannot be read.
 pub fn of(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
     let mut found = find(subject, given)?;
-    for name in [names::DEVICES, names::MODE, names::AUDIT, names::DISABLE, names::PROC_ROOT] {
+    for name in [names::DEVICES, names::MODE, names::AUDIT, names::SEAL, names::DISABLE, names::PROC_ROOT] {
         let Some(value) = subject.variable(name.as_bytes()).map(<[u8]>::to_vec) else { continue };
         if found.locked {
             found.ignored.push(name.to_owned());
@@ -67,6 +69,13 @@ pub fn of(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
                     None
                 }
                 None => Some(("unknown mode", "write enforce, audit or off")),
+            },
+            names::SEAL => match Seal::parse(&value) {
+                Some(seal) => {
+                    found.seal = seal;
+                    None
+                }
+                None => Some(("unknown kind of seal", "write 0, 1 or require")),
             },
             names::AUDIT => check_audit_file(&value).err().map(|fault| (fault.message(), fault.remedy())),
             names::DISABLE if value == b"1" => {
@@ -93,6 +102,7 @@ fn find(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
         policy: None,
         mode: Mode::Enforce,
         rights: Rights { devices: Devices::All, ..Rights::NOTHING },
+        seal: Seal::No,
         rule: None,
         rejected: Vec::new(),
         ignored: Vec::new(),
@@ -143,5 +153,6 @@ fn take(found: &mut Verdict, subject: &mut Subject, path: &Path, text: &[u8]) {
     let grant = matched.map_or(parsed.policy.default, |rule| rule.grant);
     found.rule = matched.map(|rule| source::rule_name(text, rule));
     found.mode = matched.and_then(|rule| rule.mode).unwrap_or(parsed.policy.mode);
+    found.seal = grant.seal;
     found.rights = Rights { devices: grant.devices.devices(), request: grant.request, emit: grant.emit };
 }

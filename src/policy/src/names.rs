@@ -19,6 +19,10 @@ pub const DEVICES: &str = "CUVISOR_DEVICES";
 pub const MODE: &str = "CUVISOR_MODE";
 /// The audit file for this process and its children, before the file's.
 pub const AUDIT: &str = "CUVISOR_AUDIT";
+/// `1` or `require`: the kernel holds this process and its children to their devices, too; before the file's.
+pub const SEAL: &str = "CUVISOR_SEAL";
+/// Written by the library: the nodes that the process has been sealed off from.
+pub const SEALED: &str = "CUVISOR_SEALED";
 /// `1` makes the library do nothing at all.
 pub const DISABLE: &str = "CUVISOR_DISABLE";
 /// Where `proc/driver/nvidia/gpus` and `dev/nvidia*` are looked for instead of `/`, for tests.
@@ -27,14 +31,16 @@ pub const PROC_ROOT: &str = "CUVISOR_PROC_ROOT";
 pub const APPLIED: &str = "CUVISOR_APPLIED";
 
 /// Every variable that Cuvisor reads, with what it is for: README's table and the command's help.
-pub const VARIABLES: [(&str, &str); 7] = [
+pub const VARIABLES: [(&str, &str); 9] = [
     (POLICY, "policy file to use instead of /etc/cuvisor/policy.toml"),
     (DEVICES, "device list, before the file's: 0,2 or GPU-... or all or none"),
     (MODE, "enforce, audit or off, before the file's"),
     (AUDIT, "audit file, before the file's"),
+    (SEAL, "1 or require: the kernel seal, before the file's"),
     (DISABLE, "1: the library does nothing"),
     (PROC_ROOT, "folder that stands for / where GPUs are listed (for tests)"),
     (APPLIED, "written by the library: what was asked for, and what it made of that"),
+    (SEALED, "written by the library: the device nodes that the process is sealed off from"),
 ];
 
 /// The policy file of a machine or an image.

@@ -12,6 +12,7 @@ use crate::driver::{Code, Slot};
 use crate::identity;
 use crate::life::{self, COUNTS};
 use crate::loader::Module;
+use crate::seal::{Nodes, Sealed};
 use crate::sink;
 use crate::state::State;
 use crate::sys;
@@ -209,6 +210,7 @@ fn init_members(line: &mut Line, state: &State, init: &Init<'_>) {
         Some(reason) => line.string("reason", reason.text().as_bytes()),
         None => shortfall(line, state, init),
     }
+    seal(line, state);
     caller(line, init.caller);
     driver(line, init.slot);
     line.array("devices", |line| {
@@ -216,6 +218,32 @@ fn init_members(line: &mut Line, state: &State, init: &Init<'_>) {
             init.slot.visible().for_each(|seen| line.item(|line| device(line, &seen)));
         }
     });
+}
+
+/// Which level of the seal holds, where one was asked for.
+fn seal(line: &mut Line, state: &State) {
+    let nodes = |line: &mut Line, nodes: &Nodes| {
+        line.array("denied", |line| nodes.as_bytes().split(|c| *c == b' ').for_each(|node| line.element(node)));
+    };
+    match &state.sealed {
+        None => {}
+        Some(sealed) => line.object("seal", |line| match sealed {
+            Sealed::Held(abi, denied) => {
+                line.string("level", if *abi >= 5 { b"ioctl" } else { b"open for writing" });
+                line.number("abi", i64::from(*abi));
+                nodes(line, denied);
+            }
+            Sealed::Inherited(denied) => {
+                line.string("level", b"inherited");
+                nodes(line, denied);
+            }
+            Sealed::Nothing => line.string("level", b"nothing to deny"),
+            Sealed::Failed(reason) => {
+                line.string("level", b"failed");
+                line.string("reason", reason.as_bytes());
+            }
+        }),
+    }
 }
 
 /// Says so where the driver shows fewer devices than the list has: an index beyond the machine, or a

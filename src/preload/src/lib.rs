@@ -28,6 +28,7 @@ mod lookup;
 mod nest;
 mod ops;
 mod runtime;
+mod seal;
 mod sink;
 mod state;
 mod sys;

@@ -11,7 +11,7 @@ use cuvisor_policy::buffer::Text;
 use cuvisor_policy::decide::Rights;
 use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::error::{Error, Fault, Position};
-use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, check_audit_file};
+use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, Seal, check_audit_file};
 use cuvisor_policy::file::reader::{Sink, read};
 use cuvisor_policy::{names, rule};
 use once_cell::race::{OnceBool, OnceRef};
@@ -19,6 +19,7 @@ use once_cell::race::{OnceBool, OnceRef};
 use crate::environ;
 use crate::facts::{self, Process};
 use crate::loader::{self, Module};
+use crate::seal::{self, Sealed};
 use crate::sys::{self, File, Memory};
 
 /// What holds for this process. What most processes touch stands first, and the long texts last with
@@ -35,6 +36,10 @@ pub struct State {
     pub journald: bool,
     /// Whether events go to syslog.
     pub syslog: bool,
+    /// Whether the kernel is to hold the process, too.
+    pub seal: Seal,
+    /// What became of that; none where no seal was asked for.
+    pub sealed: Option<Sealed>,
     /// The name of the rule that matched.
     pub rule: Option<Text<64>>,
     /// The policy's file, or `environment`.
@@ -68,6 +73,8 @@ impl State {
             calls: Calls::First,
             journald: false,
             syslog: false,
+            seal: Seal::No,
+            sealed: None,
             redact: Text::new(),
             ignored: Text::new(),
             root: Text::new(),
@@ -165,7 +172,7 @@ fn decide(state: &mut State, system: Result<File, i32>) {
         }
     }
     let given = |name: &str| environ::get(name);
-    let all = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT, names::DISABLE, names::PROC_ROOT];
+    let all = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT, names::SEAL, names::DISABLE, names::PROC_ROOT];
     if locked {
         all.iter().filter(|name| given(name).is_some()).for_each(|name| push_name(&mut state.ignored, name));
         // The file that POLICY names was used, if it is that file which is locked.
@@ -185,6 +192,13 @@ fn decide(state: &mut State, system: Result<File, i32>) {
     }
     let something = state.has_sink() || !matches!(state.rights.devices, Devices::All);
     state.active = state.mode != Mode::Off && something;
+    if state.enforces() && state.seal != Seal::No {
+        state.sealed = Some(seal::seal(state));
+        let failed = matches!(state.sealed, Some(Sealed::Failed(_)));
+        if failed && state.seal == Seal::Require {
+            state.rights = Rights::NOTHING;
+        }
+    }
 }
 
 fn push_name(list: &mut Text<128>, name: &str) {
@@ -212,6 +226,12 @@ fn variables(state: &mut State) {
                 let element = value.split(|c| *c == b',').nth(at).unwrap_or_default();
                 complain(&mut state.broken, names::DEVICES, element, fault.message(), fault.remedy());
             }
+        }
+    }
+    if let Some(value) = environ::get(names::SEAL) {
+        match Seal::parse(value) {
+            Some(seal) => state.seal = seal,
+            None => complain(&mut state.broken, names::SEAL, value, "unknown kind of seal", "write 0, 1 or require"),
         }
     }
     if let Some(value) = environ::get(names::AUDIT) {
@@ -360,6 +380,7 @@ impl Reading<'_> {
         self.state.mode = found.and_then(|rule| rule.mode).unwrap_or(policy.mode);
         self.state.rights = Rights { devices: grant.devices.devices(), request: grant.request, emit: grant.emit };
         self.state.rule = found.map(|rule| Text::of(rule.name.unwrap_or(b"unnamed")));
+        self.state.seal = grant.seal;
         self.state.audit = Text::of(policy.audit.file.unwrap_or_default());
         self.state.calls = policy.audit.calls;
         self.state.journald = policy.audit.journald;

@@ -7,7 +7,7 @@ use crate::subject::Subject;
 use crate::verdict::{self, Rejected};
 use anyhow::Result;
 use cuvisor_policy::decide::{self, Applied, Decision};
-use cuvisor_policy::file::policy::Mode;
+use cuvisor_policy::file::policy::{Mode, Seal};
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
 use cuvisor_policy::rule::Facts;
@@ -27,6 +27,7 @@ struct Explanation {
     ignored: Vec<String>,
     broken: Option<String>,
     devices: String,
+    seal: &'static str,
     request: Option<String>,
     tokens: Vec<Token>,
     effective: Option<String>,
@@ -89,6 +90,7 @@ fn explain(subject: &mut Subject, given: Option<&Path>, inventory: &Inventory) -
         ignored: found.ignored,
         broken: found.broken,
         devices: lossy(found.rights.devices.text()),
+        seal: found.seal.word(),
         request: request.map(lossy),
         tokens: request.map(tokens).unwrap_or_default(),
         effective: effective.as_deref().map(lossy),
@@ -145,6 +147,9 @@ fn text(e: &Explanation, unknown_machine: bool) -> String {
     }
     line("matched", e.rule.as_ref().map_or_else(|| "[default]".to_owned(), |name| format!("rule {name}")));
     line("devices", e.devices.clone());
+    if e.seal != Seal::No.word() {
+        line("seal", e.seal.to_owned());
+    }
     if !e.ignored.is_empty() {
         line("ignored", format!("{} (the policy is locked)", e.ignored.join(", ")));
     }

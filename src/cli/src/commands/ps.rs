@@ -11,7 +11,7 @@ use crate::verdict::{self, Verdict};
 use anyhow::Result;
 use cuvisor_policy::container;
 use cuvisor_policy::device::Devices;
-use cuvisor_policy::file::policy::Mode;
+use cuvisor_policy::file::policy::{Mode, Seal};
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
 use nvml_wrapper::Nvml;
@@ -35,6 +35,8 @@ struct Shown {
     environment_known: bool,
     library: Option<bool>,
     rule: Option<String>,
+    /// `inherited`, `by policy`, or null: none that can be seen from outside.
+    seal: Option<&'static str>,
     no_new_privs: bool,
     /// Why the process is marked; empty where it is not.
     marks: Vec<&'static str>,
@@ -98,6 +100,11 @@ fn look(running: &Running, inventory: &Inventory, compute: &BTreeSet<u32>, users
     if holds && running.has_library == Some(false) {
         marks.push("the library is not in it");
     }
+    // The kernel does not tell who is sealed. A process that inherited its seal shows it in its environment;
+    // one that the library sealed at its start does not, but then the policy says so.
+    let inherited = running.environment.as_ref().is_some_and(|e| e.contains_key(names::SEALED.as_bytes()));
+    let by_policy = verdict.mode == Mode::Enforce && verdict.seal != Seal::No && running.has_library == Some(true);
+    let seal = if inherited { Some("inherited") } else { by_policy.then_some("by policy") };
     let variable = running.environment.as_ref().and_then(|e| e.get(names::VISIBLE_DEVICES.as_bytes()));
     Ok(Shown {
         pid: running.pid,
@@ -109,6 +116,7 @@ fn look(running: &Running, inventory: &Inventory, compute: &BTreeSet<u32>, users
         environment_known: running.environment.is_some(),
         library: running.has_library,
         rule: verdict.rule,
+        seal,
         no_new_privs: running.no_new_privs,
         marks,
     })
@@ -156,6 +164,7 @@ fn text(shown: &[Shown], hidden: u64) -> String {
                 Some(true) => "yes".to_owned(),
                 Some(false) => "no".to_owned(),
             },
+            one.seal.unwrap_or("-").to_owned(),
             one.rule.clone().unwrap_or_else(|| "-".into()),
             one.marks.join("; "),
             one.command.chars().take(80).collect(),
@@ -165,7 +174,7 @@ fn text(shown: &[Shown], hidden: u64) -> String {
         "no process has a GPU open\n".to_owned()
     } else {
         table::plain(
-            &["pid", "user", "container", "GPUs", "variable at start", "library", "rule", "mark", "command"],
+            &["pid", "user", "container", "GPUs", "variable at start", "library", "seal", "rule", "mark", "command"],
             &[0],
             shown.iter().map(row).collect(),
         )

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::library;
 use anyhow::{Result, bail};
 use cuvisor_policy::device::Devices;
-use cuvisor_policy::file::policy::{Mode, check_audit_file};
+use cuvisor_policy::file::policy::{Mode, Seal, check_audit_file};
 use cuvisor_policy::names;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -30,6 +30,12 @@ pub fn run(args: &Run) -> Result<Exit> {
             bail!("--mode {mode}: write enforce, audit or off");
         }
         command.env(names::MODE, mode);
+    }
+    if let Some(seal) = &args.seal {
+        if Seal::parse(seal.as_bytes()).is_none() {
+            bail!("--seal={seal}: write --seal or --seal=require");
+        }
+        command.env(names::SEAL, seal);
     }
     if let Some(audit) = &args.audit {
         command.env(names::AUDIT, audit_path(audit)?);

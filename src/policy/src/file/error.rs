@@ -118,6 +118,8 @@ pub enum Expected {
     Emit,
     /// `devices`.
     Devices,
+    /// `seal`.
+    Seal,
     /// `true` or `false`.
     Boolean,
     /// A string that is not empty.
@@ -203,8 +205,8 @@ impl Place {
         match self {
             Self::Top => "before the first table a policy has the keys mode and locked",
             Self::Audit => "[audit] has the keys file, calls, journald, syslog and redact",
-            Self::Default => "[default] has the keys devices, request and emit",
-            Self::Rule => "a rule has the keys name, user, group, exe, argv, env, cgroup, devices, request, emit and mode",
+            Self::Default => "[default] has the keys devices, request, emit and seal",
+            Self::Rule => "a rule has the keys name, user, group, exe, argv, env, cgroup, devices, request, emit, seal and mode",
         }
     }
 }
@@ -217,6 +219,7 @@ impl Expected {
             Self::Request => "unknown treatment of the request",
             Self::Emit => "unknown form of the list",
             Self::Devices => "this is no device list",
+            Self::Seal => "unknown kind of seal",
             Self::Boolean => "this must be true or false",
             Self::Text => "this must be a string that is not empty",
             Self::Texts => "this must be a list of strings that are not empty",
@@ -232,6 +235,7 @@ impl Expected {
             Self::Request => "write \"fixed\" or \"narrow\"",
             Self::Emit => "write \"as-written\", \"uuid\" or \"index\"",
             Self::Devices => "write [0, 1], [\"GPU-...\"], \"all\" or \"none\"",
+            Self::Seal => "write true, false or \"require\"",
             Self::Boolean => "write true or false without quotes",
             Self::Text => "write \"...\"",
             Self::Texts => "write [\"...\"]",

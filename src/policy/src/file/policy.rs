@@ -69,6 +69,39 @@ pub enum Emit {
     Index,
 }
 
+/// Whether the kernel holds the process to its devices, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Seal {
+    /// No.
+    #[default]
+    No,
+    /// Where it can; else the process goes on and the log says so.
+    Yes,
+    /// Where it cannot, the process gets no GPU.
+    Require,
+}
+
+impl Seal {
+    /// Reads the value of `CUVISOR_SEAL`.
+    pub fn parse(word: &[u8]) -> Option<Self> {
+        match word {
+            b"0" => Some(Self::No),
+            b"1" => Some(Self::Yes),
+            b"require" => Some(Self::Require),
+            _ => None,
+        }
+    }
+
+    /// For people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::No => "no",
+            Self::Yes => "where the kernel can",
+            Self::Require => "required",
+        }
+    }
+}
+
 /// `[audit]`.
 #[derive(Clone, Copy, Default)]
 pub struct Audit<'a> {
@@ -115,6 +148,8 @@ pub struct Grant<'a> {
     pub request: Request,
     /// How the list is written.
     pub emit: Emit,
+    /// Whether the kernel holds it, too.
+    pub seal: Seal,
 }
 
 /// A `[[rule]]`. All conditions that are there must hold, and of each any element.
@@ -162,7 +197,7 @@ impl Policy<'_> {
             mode: Mode::Enforce,
             locked: false,
             audit: Audit { file: None, calls: Calls::First, journald: false, syslog: false, redact: None },
-            default: Grant { devices: DeviceSpec::All, request: Request::Fixed, emit: Emit::AsWritten },
+            default: Grant { devices: DeviceSpec::All, request: Request::Fixed, emit: Emit::AsWritten, seal: Seal::No },
         }
     }
 }

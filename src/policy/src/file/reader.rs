@@ -1,7 +1,7 @@
 //! Reads a file into what it means: every table and key in its place, every value of its type.
 
 use super::error::{Error, Expected, Fault, Place};
-use super::policy::{Calls, DeviceSpec, Emit, Grant, Mode, Policy, Request, Rule, check_audit_file, id};
+use super::policy::{Calls, DeviceSpec, Emit, Grant, Mode, Policy, Request, Rule, Seal, check_audit_file, id};
 use super::raw::{Array, Item, Items, Spot, Value};
 use crate::device::check_list;
 use crate::element::ElementFault;
@@ -67,6 +67,7 @@ struct Pending<'a> {
     devices: Option<Value<'a>>,
     request: Request,
     emit: Emit,
+    seal: Seal,
     mode: Option<Mode>,
 }
 
@@ -96,6 +97,7 @@ fn key_bit(place: Place, key: &[u8]) -> Option<u32> {
         (Place::Rule, b"argv") => 8,
         (Place::Rule, b"env") => 9,
         (Place::Rule, b"cgroup") => 10,
+        (Place::Default | Place::Rule, b"seal") => 11,
         _ => return None,
     };
     Some(1 << at)
@@ -152,7 +154,7 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
             None => Some(DeviceSpec::All),
         };
         let Some(devices) = devices else { return };
-        let grant = Grant { devices, request: self.rule.request, emit: self.rule.emit };
+        let grant = Grant { devices, request: self.rule.request, emit: self.rule.emit, seal: self.rule.seal };
         if self.rule.faulty {
             return;
         }
@@ -191,6 +193,7 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
             (_, b"devices") => rule.devices = Some(value),
             (_, b"request") => rule.request = word(value, Expected::Request, request)?,
             (_, b"emit") => rule.emit = word(value, Expected::Emit, emit)?,
+            (_, b"seal") => rule.seal = seal(value)?,
             (_, b"mode") => rule.mode = Some(word(value, Expected::Mode, Mode::parse)?),
             (_, b"name") => rule.name = Some(string(value)?.text),
             (_, b"user") => rule.user = Some(ids(value)?),
@@ -292,6 +295,15 @@ fn emit(word: &[u8]) -> Option<Emit> {
         b"uuid" => Some(Emit::Uuid),
         b"index" => Some(Emit::Index),
         _ => None,
+    }
+}
+
+fn seal(value: Value<'_>) -> Result<Seal, Error<'_>> {
+    match value {
+        Value::Bare(Spot { text: b"true", .. }) => Ok(Seal::Yes),
+        Value::Bare(Spot { text: b"false", .. }) => Ok(Seal::No),
+        Value::Quoted(Spot { text: b"require", .. }) => Ok(Seal::Require),
+        other => Err(other.spot().error(Fault::Expected(Expected::Seal))),
     }
 }
 

@@ -1,0 +1,179 @@
+//! The kernel seal: Landlock takes the device nodes of the GPUs outside the policy from the process and all
+//! that it starts, whatever they link, for good (landlock(7)).
+//!
+//! Landlock forbids what no rule allows. So a rule is made for every entry of `/` and of `/dev` but the
+//! nodes that are denied, which leaves everything else as it was. Only one right is handled: to send
+//! commands to a device (IOCTL_DEV, from ABI 5), or, on older kernels, to open for writing, which the
+//! driver does with its nodes. A node that is made directly in `/dev` later is beneath no rule, and so a
+//! GPU that appears later is not opened by accident.
+
+use core::ffi::CStr;
+use cuvisor_policy::buffer::Text;
+use cuvisor_policy::device::Devices;
+use cuvisor_policy::inventory::Inventory;
+use cuvisor_policy::names;
+
+use crate::environ;
+use crate::inventory;
+use crate::state::State;
+use crate::sys::{self, Directory, Ruleset};
+
+/// The paths that are denied, separated by blanks.
+pub type Nodes = Text<1024>;
+
+/// What became of the seal.
+#[derive(Clone, Copy)]
+pub enum Sealed {
+    /// It holds: the kernel's Landlock ABI, and the nodes denied.
+    Held(i32, Nodes),
+    /// An ancestor's seal of the same nodes holds.
+    Inherited(Nodes),
+    /// The policy denies no node of this machine.
+    Nothing,
+    /// It does not hold, and why.
+    Failed(&'static str),
+}
+
+/// Seals the process off from the GPUs outside its policy: in narrow outside the rule's whole list, so
+/// that workers may still choose.
+pub fn seal(state: &State) -> Sealed {
+    let denied = match denied(state) {
+        Ok(denied) => denied,
+        Err(reason) => return Sealed::Failed(reason),
+    };
+    if denied.is_empty() {
+        return Sealed::Nothing;
+    }
+    // A seal cannot be taken off, so who has inherited this variable has inherited the seal; and who has
+    // not and sets it could start a program without this library as well.
+    if environ::get(names::SEALED) == Some(denied.as_bytes()) {
+        return Sealed::Inherited(denied);
+    }
+    let abi = sys::landlock_abi();
+    if abi < 1 {
+        return Sealed::Failed("no landlock");
+    }
+    let Some(ruleset) = Ruleset::new(abi) else { return Sealed::Failed("no landlock ruleset") };
+    if !allow_all_but(&ruleset, c"/", &denied) || !ruleset.restrict() {
+        return Sealed::Failed("landlock refused: too many layers, or no_new_privs cannot be set");
+    }
+    environ::set(names::SEALED, denied.as_bytes());
+    Sealed::Held(abi, denied)
+}
+
+/// The nodes of the GPUs outside the policy.
+fn denied(state: &State) -> Result<Nodes, &'static str> {
+    let mut nodes = Nodes::new();
+    let inventory = inventory::read(state).filter(|inventory| !inventory.is_empty());
+    match (&state.rights.devices, inventory) {
+        (Devices::All, _) => {}
+        (devices, Some(inventory)) => {
+            for (index, gpu) in inventory.iter() {
+                if !is_allowed(devices, &inventory, index) {
+                    let mut minor = Text::<10>::new();
+                    minor.push_number(u64::from(gpu.minor));
+                    push(&mut nodes, &[b"/dev/nvidia", minor.as_bytes()]);
+                    displays(&mut nodes, state, gpu.pci.text().as_bytes());
+                    capabilities(&mut nodes, state, minor.as_bytes());
+                }
+            }
+        }
+        (Devices::None, None) => each_gpu_node(&mut nodes),
+        (Devices::List(_), None) => return Err("the policy names GPUs, and /proc/driver/nvidia/gpus shows none"),
+    }
+    if nodes.is_cut() { Err("too many device nodes") } else { Ok(nodes) }
+}
+
+fn is_allowed(devices: &Devices, inventory: &Inventory, index: usize) -> bool {
+    devices.selectors().any(|selector| inventory.find(&selector) == Some(index))
+}
+
+fn push(nodes: &mut Nodes, parts: &[&[u8]]) {
+    if !nodes.is_empty() {
+        nodes.push(b" ");
+    }
+    for part in parts {
+        nodes.push(part);
+    }
+}
+
+/// Without an inventory, under "none": every `/dev/nvidia<number>`.
+fn each_gpu_node(nodes: &mut Nodes) {
+    let Some(folder) = Directory::open(c"/dev") else { return };
+    folder.each(|name| {
+        let number = name.strip_prefix(b"nvidia").unwrap_or_default();
+        if !number.is_empty() && number.iter().all(u8::is_ascii_digit) {
+            push(nodes, &[b"/dev/", name]);
+        }
+    });
+}
+
+/// The display nodes of the same PCI device: `/dev/dri/card*` and `renderD*`.
+fn displays(nodes: &mut Nodes, state: &State, pci: &[u8]) {
+    let folder = inventory::path(&[state.root.as_bytes(), b"/sys/bus/pci/devices/", pci, b"/drm"]);
+    let Some(folder) = inventory::c_path(&folder).and_then(Directory::open) else { return };
+    folder.each(|name| {
+        if name.starts_with(b"card") || name.starts_with(b"renderD") {
+            push(nodes, &[b"/dev/dri/", name]);
+        }
+    });
+}
+
+/// The capability nodes of the GPU's MIG instances: `/dev/nvidia-caps/nvidia-cap<minor>`, whose minors the
+/// driver tells in `capabilities/gpu<minor>/mig/gi*/access` and below it in `ci*/access`.
+fn capabilities(nodes: &mut Nodes, state: &State, minor: &[u8]) {
+    let base = inventory::path(&[state.root.as_bytes(), b"/proc/driver/nvidia/capabilities/gpu", minor, b"/mig"]);
+    let Some(base_path) = inventory::c_path(&base) else { return };
+    let Some(instances) = Directory::open(base_path) else { return };
+    instances.each(|instance| {
+        if !instance.starts_with(b"gi") {
+            return;
+        }
+        let folder = inventory::path(&[base_path.to_bytes(), b"/", instance]);
+        let Some(folder_path) = inventory::c_path(&folder) else { return };
+        capability(nodes, folder_path.to_bytes());
+        if let Some(parts) = Directory::open(folder_path) {
+            parts.each(|part| {
+                if part.starts_with(b"ci") {
+                    let folder = inventory::path(&[folder_path.to_bytes(), b"/", part]);
+                    capability(nodes, folder.as_bytes().strip_suffix(b"\0").unwrap_or_default());
+                }
+            });
+        }
+    });
+}
+
+fn capability(nodes: &mut Nodes, folder: &[u8]) {
+    let file = inventory::path(&[folder, b"/access"]);
+    let Some(text) = inventory::c_path(&file).and_then(sys::read_file::<256>) else { return };
+    let line = text.as_bytes().split(|c| *c == b'\n').find_map(|line| line.strip_prefix(b"DeviceFileMinor:"));
+    if let Some(minor) = line {
+        push(nodes, &[b"/dev/nvidia-caps/nvidia-cap", minor.trim_ascii()]);
+    }
+}
+
+/// Makes a rule for each entry of a folder. One that holds a denied node is gone into instead, and the
+/// denied node itself gets none. False where a rule was needed and refused.
+fn allow_all_but(ruleset: &Ruleset, folder: &CStr, denied: &Nodes) -> bool {
+    let Some(entries) = Directory::open(folder) else { return false };
+    let prefix = folder.to_bytes().strip_suffix(b"/").unwrap_or(folder.to_bytes());
+    let mut sound = true;
+    entries.each(|name| {
+        let path = inventory::path(&[prefix, b"/", name]);
+        let Some(c_path) = inventory::c_path(&path) else {
+            sound = false;
+            return;
+        };
+        let own = c_path.to_bytes();
+        let mut nodes = denied.as_bytes().split(|c| *c == b' ');
+        if nodes.clone().any(|node| node == own) {
+            return;
+        }
+        if nodes.any(|node| node.strip_prefix(own).is_some_and(|rest| rest.starts_with(b"/"))) {
+            sound &= allow_all_but(ruleset, c_path, denied);
+            return;
+        }
+        ruleset.allow(c_path);
+    });
+    sound
+}

@@ -1,0 +1,176 @@
+//! The kernel seal, on character nodes that stand in for GPUs: copies of /dev/null in a /dev of the test's own.
+
+use crate::support::{Child, Output, artefacts, inventory, skip};
+
+/// Whether this machine can run these tests; says so where it cannot.
+fn possible(test: &str) -> bool {
+    // SAFETY: geteuid takes nothing.
+    let root = unsafe { libc::geteuid() } == 0;
+    // SAFETY: with the flag 1 the call only tells the version.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0usize, 0usize, 1) };
+    if !root || abi < 5 {
+        skip(test, &format!("it needs root (to make nodes) and Landlock ABI 5; here root: {root}, ABI: {abi}"));
+    }
+    root && abi >= 5
+}
+
+/// Runs a script under a policy, with a /dev of 4 GPUs, each with a display and a MIG capability node.
+/// `ioctl` and `static` in it stand for the program and its static twin, `PROG` for prog.
+fn sealed(policy: &str, script: &str, prepare: impl FnOnce(Child) -> Child) -> Output {
+    let ioctl = artefacts().callers.join("ioctl").display().to_string();
+    let setup = "mount -t tmpfs none /dev && mkdir /dev/dri /dev/nvidia-caps /dev/pts /dev/shm && mknod /dev/null c 1 3 && mknod /dev/nvidiactl c 1 3 && \
+                 mknod /dev/nvidia-uvm c 1 3 && for k in 0 1 2 3; do mknod /dev/nvidia$k c 1 3; mknod /dev/dri/card$k c 1 3; mknod /dev/dri/renderD12$k c 1 3; \
+                 mknod /dev/nvidia-caps/nvidia-cap3$k c 1 3; done && ln -s /proc/self/fd/1 /dev/stdout && ln -s /dev/loop /dev/loop && chmod 666 /dev/nvidia* /dev/null || exit 9\n";
+    let script = script.replace("static ", &format!("{ioctl}_static ")).replace("ioctl ", &format!("{ioctl} "));
+    let script = script.replace("PROG", &artefacts().callers.join("prog").display().to_string());
+    let preload = format!("export LD_PRELOAD={}\n", artefacts().library.display());
+    let child = Child::new("unshare").bare().args(["-m", "bash", "-c", &format!("{setup}{preload}{script}")]).policy(policy);
+    let root = child.path("root");
+    inventory(&root, &[0, 1, 2, 3]);
+    for k in 0..4 {
+        let drm = root.join(format!("sys/bus/pci/devices/0000:1{k}:00.0/drm"));
+        std::fs::create_dir_all(drm.join(format!("card{k}"))).unwrap();
+        std::fs::create_dir_all(drm.join(format!("renderD12{k}"))).unwrap();
+        let mig = root.join(format!("proc/driver/nvidia/capabilities/gpu{k}/mig/gi1"));
+        std::fs::create_dir_all(&mig).unwrap();
+        std::fs::write(mig.join("access"), format!("DeviceFileMinor: 3{k}\nDeviceFileMode: 256\n")).unwrap();
+    }
+    prepare(child.env("CUVISOR_PROC_ROOT", root)).run()
+}
+
+const ONE: &str = "[audit]\nfile = \"AUDIT\"\n[default]\ndevices = [1]\nseal = true\n";
+
+#[test]
+fn the_other_gpus_nodes_are_denied_and_nothing_else() {
+    if !possible("the_other_gpus_nodes_are_denied_and_nothing_else") {
+        return;
+    }
+    let out = sealed(
+        ONE,
+        "exec ioctl /dev/nvidia0 /dev/nvidia1 /dev/nvidia3 /dev/dri/card0 /dev/dri/card1 /dev/dri/renderD121 /dev/dri/renderD122 \
+        /dev/nvidia-caps/nvidia-cap30 /dev/nvidia-caps/nvidia-cap31 /dev/nvidiactl /dev/nvidia-uvm /dev/null",
+        |c| c,
+    );
+    let expected = "/dev/nvidia0 13\n/dev/nvidia1 25\n/dev/nvidia3 13\n/dev/dri/card0 13\n/dev/dri/card1 25\n/dev/dri/renderD121 25\n/dev/dri/renderD122 13\n\
+                    /dev/nvidia-caps/nvidia-cap30 13\n/dev/nvidia-caps/nvidia-cap31 25\n/dev/nvidiactl 25\n/dev/nvidia-uvm 25\n/dev/null 25\n";
+    assert_eq!(out.told(), expected);
+}
+
+#[test]
+fn the_seal_holds_for_every_kind_of_child() {
+    if !possible("the_seal_holds_for_every_kind_of_child") {
+        return;
+    }
+    for how in [
+        "ioctl",
+        "ioctl fork",
+        "ioctl vfork",
+        "ioctl spawn",
+        "ioctl exec",
+        "ioctl thread",
+        "static",
+        "static exec",
+        "env -i LD_PRELOAD= ioctl",
+        "env -i static",
+    ] {
+        // The shell is the one that is sealed: what it starts inherits that, whatever it links.
+        let out = sealed(ONE, &format!("bash -c '{how} /dev/nvidia0 /dev/nvidia1; true'"), |c| c);
+        assert_eq!(out.told(), "/dev/nvidia0 13\n/dev/nvidia1 25\n", "{how}");
+    }
+    let out = sealed(
+        ONE,
+        "bash -c 'CUVISOR_DISABLE=1 ioctl /dev/nvidia0; CUVISOR_POLICY=/none ioctl /dev/nvidia0; unset LD_PRELOAD; ioctl /dev/nvidia0'",
+        |c| c,
+    );
+    assert_eq!(out.told(), "/dev/nvidia0 13\n".repeat(3));
+}
+
+#[test]
+fn narrow_seals_to_the_whole_list_and_none_to_nothing() {
+    if !possible("narrow_seals_to_the_whole_list_and_none_to_nothing") {
+        return;
+    }
+    let narrow = "[default]\ndevices = [1, 2]\nrequest = \"narrow\"\nseal = true\n";
+    let out = sealed(narrow, "exec ioctl /dev/nvidia0 /dev/nvidia1 /dev/nvidia2 /dev/nvidia3", |c| c.env("CUDA_VISIBLE_DEVICES", "2"));
+    assert_eq!(out.told(), "/dev/nvidia0 13\n/dev/nvidia1 25\n/dev/nvidia2 25\n/dev/nvidia3 13\n");
+    for root in [true, false] {
+        let none = "[default]\ndevices = \"none\"\nseal = true\n";
+        let out = sealed(none, "exec ioctl /dev/nvidia0 /dev/nvidia3 /dev/nvidiactl", |c| {
+            if root { c } else { c.env("CUVISOR_PROC_ROOT", "/nowhere") }
+        });
+        assert_eq!(out.told(), "/dev/nvidia0 13\n/dev/nvidia3 13\n/dev/nvidiactl 25\n", "inventory: {root}");
+    }
+    let out = sealed("[default]\nseal = true\n", "exec ioctl /dev/nvidia0", |c| c);
+    assert_eq!(out.told(), "/dev/nvidia0 25\n");
+    // A GPU that appears later is beneath no rule.
+    let out = sealed(ONE, "bash -c 'mknod /dev/nvidia4 c 1 3; mknod /dev/shm/other c 1 3; ioctl /dev/nvidia4 /dev/shm/other'", |c| c);
+    assert_eq!(out.told(), "/dev/nvidia4 13\n/dev/shm/other 25\n");
+}
+
+#[test]
+fn the_log_says_which_level_holds() {
+    if !possible("the_log_says_which_level_holds") {
+        return;
+    }
+    let init = |policy: &str, script: &str, prepare: fn(Child) -> Child| {
+        let out = sealed(policy, script, prepare);
+        assert_eq!(out.code, Some(0), "{out:?}");
+        out.events.iter().find(|e| e["event"] == "init").unwrap_or_else(|| panic!("{out:?}")).clone()
+    };
+    let seal = init(ONE, "exec PROG handle init >/dev/null", |c| c)["seal"].clone();
+    assert_eq!(seal["level"], "ioctl", "{seal}");
+    assert_eq!((seal["denied"].as_array().unwrap().len(), &seal["denied"][0]), (12, &"/dev/nvidia0".into()), "{seal}");
+    // A child inherits it and adds no layer: 40 generations, though the kernel allows 16 layers.
+    let nested = "n=40; s='PROG handle init >/dev/null'; while [ $n -gt 0 ]; do s=\"bash -c '$(printf %s \"$s\" | sed \"s/'/'\\\\\\\\''/g\")'\"; n=0; done; exec bash -c \"$s\"";
+    assert_eq!(init(ONE, nested, |c| c)["seal"]["level"], "inherited");
+    let failed = init(ONE, "exec PROG handle init >/dev/null", |c| c.env("CUVISOR_PROC_ROOT", "/nowhere"));
+    assert_eq!(failed["seal"]["reason"], "the policy names GPUs, and /proc/driver/nvidia/gpus shows none");
+    assert_eq!((&failed["effective"], &failed["result"]), (&"1".into(), &0.into()), "true goes on");
+    let required =
+        init(&ONE.replace("true", "\"require\""), "exec PROG handle init >/dev/null", |c| c.env("CUVISOR_PROC_ROOT", "/nowhere"));
+    assert_eq!((&required["effective"], &required["result"]), (&"".into(), &100.into()), "require denies");
+    assert_eq!(init(&ONE.replace("true", "false"), "exec PROG handle init >/dev/null", |c| c).get("seal"), None);
+}
+
+#[test]
+fn seventeen_seals_fail_by_name_and_the_process_lives() {
+    if !possible("seventeen_seals_fail_by_name_and_the_process_lives") {
+        return;
+    }
+    // Who drops the variable seals again, until the kernel has had enough.
+    let script = "export N=20\ncat > again.sh <<'END'\nN=$((N - 1))\nunset CUVISOR_SEALED\n[ $N -gt 0 ] && exec bash again.sh\nexec PROG handle init\nEND\nexec bash again.sh";
+    let out = sealed(ONE, script, |c| c);
+    assert_eq!(out.told(), "init 0\n");
+    assert_eq!(out.event("init")["seal"]["reason"], "landlock refused: too many layers, or no_new_privs cannot be set");
+}
+
+#[test]
+fn no_new_privs_is_promised_only_without_cap_sys_admin() {
+    if !possible("no_new_privs_is_promised_only_without_cap_sys_admin") {
+        return;
+    }
+    let show = "grep NoNewPrivs /proc/self/status";
+    assert_eq!(sealed(ONE, &format!("exec {show}"), |c| c).told(), "NoNewPrivs:\t0\n");
+    let inner = format!("{show}; ioctl /dev/nvidia0");
+    let user = format!(
+        "L=$LD_PRELOAD; unset LD_PRELOAD; chmod 755 .; exec setpriv --reuid 1000 --clear-groups env LD_PRELOAD=$L bash -c '{inner}'"
+    );
+    let out = sealed(ONE, &user, |c| c);
+    assert_eq!(out.told(), "NoNewPrivs:\t1\n/dev/nvidia0 13\n");
+}
+
+#[test]
+fn five_thousand_nodes_are_no_trouble_and_run_seals_too() {
+    if !possible("five_thousand_nodes_are_no_trouble_and_run_seals_too") {
+        return;
+    }
+    let many = "for k in $(seq 5000); do : > /dev/x$k; done; ";
+    let out = sealed(ONE, &format!("{}exec ioctl /dev/nvidia0 /dev/nvidia1", many.replace("LD_PRELOAD", "")), |c| c);
+    assert_eq!(out.told(), "/dev/nvidia0 13\n/dev/nvidia1 25\n");
+    let run = format!("unset LD_PRELOAD; exec {} run --devices 2 --seal -- ioctl /dev/nvidia1 /dev/nvidia2", artefacts().cuvisor.display());
+    let out = sealed("", &run, |c| c);
+    assert_eq!(out.told(), "/dev/nvidia1 13\n/dev/nvidia2 25\n");
+    let run = format!("unset LD_PRELOAD; {} run --seal=always -- true", artefacts().cuvisor.display());
+    let out = sealed("", &run, |c| c);
+    assert_eq!(out.stderr, "cuvisor: --seal=always: write --seal or --seal=require\n");
+}
