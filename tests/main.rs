@@ -13,6 +13,7 @@ mod cases_b;
 mod cases_c;
 mod cases_d;
 mod clients;
+mod doctor;
 mod explain;
 mod guard;
 mod policy_file;

@@ -242,6 +242,7 @@ static void step(const char *text) {
     } else if (!strcmp(word, "times")) { /* N:STEP */
         const char *what = strchr(text + 6, ':') + 1;
         for (int k = 0; k < number; k++) step(what);
+    } else if (!strcmp(word, "wait")) { printf("waiting\n"); pause();
     } else if (!strcmp(word, "kill")) { fflush(stdout); kill(getpid(), 9);
     } else if (!strcmp(word, "_exit")) { fflush(stdout); _exit(number);
     } else { printf("no step %s\n", word); exit(9); }

@@ -54,7 +54,7 @@ pub fn artefacts() -> &'static Artefacts {
 /// Compiles the callers in C. They are linked to a libcuda.so in their folder, as to the toolkit's stub.
 fn compile(artefacts: &Artefacts) {
     std::fs::copy(&artefacts.fake, artefacts.callers.join("libcuda.so")).expect("the driver's copy");
-    let programs: [(&str, &str, &[&str]); 11] = [
+    let programs: [(&str, &str, &[&str]); 17] = [
         ("prog", "prog.c", &[]),
         ("prog_linked", "prog.c", &["-DLINKED", "-lcuda"]),
         ("libdeep.so", "deep.c", &["-shared", "-lcuda"]),
@@ -66,15 +66,14 @@ fn compile(artefacts: &Artefacts) {
         ("call_f", "call_f.c", &["-lf"]),
         ("forker", "forker.c", &[]),
         ("racer", "racer.c", &[]),
-    ];
-    let more: [(&str, &str, &[&str]); 5] = [
         ("libempty.so", "empty.c", &["-shared"]),
         ("reader", "reader.c", &[]),
         ("bench", "bench.c", &[]),
         ("ioctl", "ioctl.c", &[]),
         ("ioctl_static", "ioctl.c", &["-static"]),
+        ("waiter_static", "waiter.c", &["-static"]),
     ];
-    for (target, source, flags) in programs.iter().chain(&more) {
+    for (target, source, flags) in &programs {
         let target = artefacts.callers.join(target);
         let source = root().join("tests/callers").join(source);
         let new_enough = |t: &Path| Some(t.metadata().ok()?.modified().ok()? > source.metadata().ok()?.modified().ok()?);

@@ -30,6 +30,8 @@ pub enum Command {
     Tail(Tail),
     /// Say which processes have a GPU open now
     Ps(Ps),
+    /// Say why a running process has the GPUs that it has
+    Doctor(Doctor),
 }
 
 /// `cuvisor run`
@@ -138,6 +140,17 @@ pub struct Tail {
 /// `cuvisor ps`
 #[derive(clap::Args, Debug)]
 pub struct Ps {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `cuvisor doctor`
+#[derive(clap::Args, Debug)]
+pub struct Doctor {
+    /// The process
+    #[arg(long, value_name = "N")]
+    pub pid: u32,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

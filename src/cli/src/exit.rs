@@ -7,9 +7,9 @@ use std::process::ExitCode;
 pub enum Exit {
     /// All is well.
     Success = 0,
-    /// `check` found errors; `explain` found a broken policy.
+    /// `check` found errors; `explain` found a broken policy; `ps` marked a process; `doctor` warns.
     Found = 1,
-    /// `check` cannot read the file.
+    /// `check` cannot read the file; `doctor` found a failure.
     CannotRead = 2,
     /// `run`: Cuvisor itself failed, as env(1) has it. Other commands: something unforeseen.
     Failure = 125,

@@ -3,6 +3,7 @@
 mod args;
 mod audit;
 mod commands;
+mod elf;
 mod exit;
 mod library;
 mod machine;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Report(report) => commands::report::run(&report),
         Command::Tail(tail) => commands::tail::run(&tail),
         Command::Ps(ps) => commands::ps::run(&ps),
+        Command::Doctor(doctor) => commands::doctor::run(&doctor),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -24,6 +24,10 @@ pub struct Running {
     pub has_library: Option<bool>,
     /// How many descriptors of each `/dev/nvidia<minor>` it has open; none where that may not be read.
     pub nodes: Option<BTreeMap<u32, usize>>,
+    /// The driver's libraries that are mapped in it, by path; none where that may not be read.
+    pub drivers: Option<Vec<String>>,
+    /// When it started, in clock ticks since the machine did.
+    pub start_time: Option<u64>,
     /// Whether it can gain no rights any more (`NoNewPrivs`), as a sealed process without CAP_SYS_ADMIN cannot.
     pub no_new_privs: bool,
 }
@@ -41,7 +45,8 @@ impl Running {
             return None;
         }
         let maps = std::fs::read(folder.join("maps")).ok();
-        let library = |maps: Vec<u8>| maps.split(|c| *c == b'\n').any(|line| line.ends_with(b"/libcuvisor.so"));
+        let files = maps.map(|text| mapped(&text));
+        let stat = std::fs::read(folder.join("stat")).unwrap_or_default();
         Some(Self {
             pid,
             uid: numbers("Uid:").first().copied()?,
@@ -50,11 +55,28 @@ impl Running {
             command: command.strip_suffix(b"\0").unwrap_or(&command).iter().map(|c| if *c == 0 { b' ' } else { *c }).collect(),
             environment: std::fs::read(folder.join("environ")).ok().map(|text| environment(&text)),
             cgroup: std::fs::read(folder.join("cgroup")).unwrap_or_default(),
-            has_library: maps.map(library),
+            has_library: files.as_ref().map(|files| files.iter().any(|file| file.ends_with("/libcuvisor.so"))),
+            drivers: files.map(|files| files.into_iter().filter(|file| file.contains("/libcuda.so")).collect()),
+            start_time: start_time(&stat),
             nodes: nodes(&folder.join("fd")),
             no_new_privs: field("NoNewPrivs:") == "1",
         })
     }
+}
+
+/// The files in the text of a `maps` file, each once.
+fn mapped(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let mut files: Vec<String> = text.lines().filter_map(|line| line.find('/').map(|at| line[at..].to_owned())).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+/// Field 22 of a `stat` file; the name in parentheses may hold anything.
+fn start_time(text: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(text);
+    text.rsplit(')').next()?.split_whitespace().nth(19)?.parse().ok()
 }
 
 fn environment(text: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {

@@ -158,7 +158,10 @@ fn allow_all_but(ruleset: &Ruleset, folder: &CStr, denied: &Nodes) -> bool {
     let Some(entries) = Directory::open(folder) else { return false };
     let prefix = folder.to_bytes().strip_suffix(b"/").unwrap_or(folder.to_bytes());
     let mut sound = true;
-    entries.each(|name| {
+    entries.each_kind(|name, kind| {
+        if !ruleset.concerns(kind) {
+            return;
+        }
         let path = inventory::path(&[prefix, b"/", name]);
         let Some(c_path) = inventory::c_path(&path) else {
             sound = false;

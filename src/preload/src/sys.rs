@@ -162,6 +162,11 @@ impl Directory {
 
     /// Calls `look` with the name of each entry but `.` and `..`.
     pub fn each(&self, mut look: impl FnMut(&[u8])) {
+        self.each_kind(|name, _| look(name));
+    }
+
+    /// The same with the entry's kind, as far as the file system tells it.
+    pub fn each_kind(&self, mut look: impl FnMut(&[u8], EntryKind)) {
         let mut buffer = [0u8; 2048];
         loop {
             // SAFETY: the descriptor is open and the pointer and length are those of one array.
@@ -171,22 +176,38 @@ impl Directory {
             if rest.is_empty() {
                 return;
             }
-            while let Some((name, after)) = entry(rest) {
+            while let Some((name, kind, after)) = entry(rest) {
                 rest = after;
                 if !matches!(name, b"." | b"..") {
-                    look(name);
+                    look(name, kind);
                 }
             }
         }
     }
 }
 
-/// The name of the first entry and what follows it: `struct linux_dirent64` has 19 bytes before the
-/// name, of which the 17th and 18th are the entry's length (getdents64(2)).
-fn entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
+/// What an entry of a folder is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A symbolic link.
+    Link,
+    /// A regular file.
+    File,
+    /// Anything else, or not told.
+    Other,
+}
+
+/// The first entry's name and kind, and what follows it: `struct linux_dirent64` has 19 bytes before the
+/// name, of which the 17th and 18th are the entry's length and the 19th its kind (getdents64(2)).
+fn entry(entries: &[u8]) -> Option<(&[u8], EntryKind, &[u8])> {
     let len = usize::from(u16::from_ne_bytes(*entries.get(16..18)?.first_chunk()?));
+    let kind = match *entries.get(18)? {
+        libc::DT_LNK => EntryKind::Link,
+        libc::DT_REG => EntryKind::File,
+        _ => EntryKind::Other,
+    };
     let name = entries.get(19..len)?.split(|c| *c == 0).next()?;
-    Some((name, entries.get(len..)?))
+    Some((name, kind, entries.get(len..)?))
 }
 
 /// Landlock's numbers (linux/landlock.h).
@@ -227,6 +248,16 @@ impl Ruleset {
         // SAFETY: the attributes are one u64, the first member of landlock_ruleset_attr; the size says so.
         let fd = unsafe { system_call!(SYS_landlock_create_ruleset, &raw const right, size_of::<u64>(), 0) };
         File::lifted(fd).ok().map(|file| Self { file, right, abi })
+    }
+
+    /// Whether an entry of this kind needs a rule to stay as it was: what a link points to has its own
+    /// place, and commands to devices do not concern a regular file.
+    pub fn concerns(&self, kind: EntryKind) -> bool {
+        match kind {
+            EntryKind::Link => false,
+            EntryKind::File => self.abi < 5,
+            EntryKind::Other => true,
+        }
     }
 
     /// Allows the right for a path and all beneath it. A symbolic link is left out, since what it points to

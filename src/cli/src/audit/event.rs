@@ -16,6 +16,7 @@ pub struct Event<'a> {
     #[serde(borrow)]
     pub outcome: Cow<'a, str>,
     pub pid: i64,
+    pub start_time: Option<u64>,
     pub uid: u32,
     #[serde(borrow)]
     pub exe: Cow<'a, str>,
@@ -39,10 +40,20 @@ pub struct Event<'a> {
     #[serde(borrow)]
     pub new: Option<Cow<'a, str>>,
     pub seconds: Option<f64>,
+    pub seal: Option<Seal>,
     #[serde(borrow)]
     pub device: Option<Device<'a>>,
     #[serde(borrow, default)]
     pub devices: Vec<Device<'a>>,
+}
+
+/// What became of a seal.
+#[derive(Deserialize, Debug, Clone)]
+pub struct Seal {
+    pub level: String,
+    #[serde(default)]
+    pub denied: Vec<String>,
+    pub reason: Option<String>,
 }
 
 /// A device of a line.

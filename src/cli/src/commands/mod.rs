@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub mod check;
+pub mod doctor;
 pub mod explain;
 pub mod ps;
 pub mod report;

@@ -21,7 +21,7 @@ use std::path::Path;
 
 /// From so many descriptors of one node on a process has a context: NVML alone opens 3, cuInit 4, a
 /// context 20 to 23 (driver-facts.md, driver 580).
-const USED: usize = 16;
+pub const USED: usize = 16;
 
 #[derive(Serialize)]
 struct Shown {

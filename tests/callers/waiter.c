@@ -1,0 +1,3 @@
+/* Waits for a signal. */
+#include <unistd.h>
+int main(void) { return pause(); }

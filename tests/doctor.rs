@@ -1,0 +1,149 @@
+//! `cuvisor doctor --pid`, about real processes.
+
+use crate::support::{Child, Output, artefacts, inventory};
+use std::io::BufRead;
+use std::path::Path;
+use std::process::Stdio;
+
+/// A process that has started and waits; ended when dropped.
+struct Waiting(std::process::Child);
+
+impl Waiting {
+    /// Starts a child and waits until it says that it does, or has had time to start.
+    fn start(child: &mut Child, speaks: bool) -> Self {
+        let mut process = child.start();
+        if speaks {
+            let mut lines = std::io::BufReader::new(process.stdout.take().unwrap()).lines();
+            while lines.next().is_some_and(|line| line.unwrap() != "waiting") {}
+        } else {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        Self(process)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn doctor(pid: u32, prepare: impl FnOnce(Child) -> Child) -> Output {
+    prepare(Child::new(&artefacts().cuvisor).bare().args(["doctor", "--json", "--pid"]).arg(pid.to_string())).run()
+}
+
+/// A finding's level and cause.
+fn finding(out: &Output, check: &str) -> (String, String) {
+    let all: Vec<serde_json::Value> = serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    let one = all.iter().find(|f| f["check"] == check).unwrap_or_else(|| panic!("{check}: {out:?}"));
+    (one["level"].as_str().unwrap().to_owned(), one["cause"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_held_process_is_explained() {
+    let mut child = Child::prog("handle", ["set:CUDA_VISIBLE_DEVICES=3", "init", "wait"]).env("CUDA_VISIBLE_DEVICES", "0").devices("1");
+    let process = Waiting::start(&mut child, true);
+    let out = doctor(process.0.id(), |c| c);
+    assert_eq!(finding(&out, "library"), ("ok".into(), "libcuvisor.so is in it".into()));
+    assert_eq!(
+        finding(&out, "variable").1,
+        "at start \"0\"; at cuInit it asked for \"3\" and got \"1\"",
+        "a change within the process does not show in /proc"
+    );
+    assert!(finding(&out, "driver").1.ends_with("/driver/libcuda.so.1 is loaded"));
+    assert_eq!(finding(&out, "GPUs").1, "it has no GPU open");
+    assert_eq!(finding(&out, "policy").1, "no file, [default]: enforce 1");
+    assert_eq!(finding(&out, "seal"), ("ok".into(), "none that can be seen from outside; NoNewPrivs is not set".into()));
+    assert_eq!(out.code, Some(0));
+}
+
+#[test]
+fn the_reason_why_the_library_is_missing_is_told() {
+    let say = |child: &mut Child, speaks: bool| {
+        let process = Waiting::start(child, speaks);
+        let policy = child.path("policy.toml");
+        std::fs::write(&policy, "[default]\ndevices = [1]\n").unwrap();
+        finding(&doctor(process.0.id(), |c| c), "library")
+    };
+    let mut bare = Child::prog("handle", ["init", "wait"]).devices("1").bare();
+    let absent = "neither LD_PRELOAD nor /etc/ld.so.preload names it: somebody cleaned the environment, or it was never there";
+    assert_eq!(say(&mut bare, true), ("ok".into(), format!("libcuvisor.so is not in it, and no policy asks for it ({absent})")));
+    let policy = |child: Child| child.policy("[default]\ndevices = [1]\n");
+    let mut bare = policy(Child::prog("handle", ["init", "wait"])).bare();
+    assert_eq!(say(&mut bare, true), ("failure".into(), format!("libcuvisor.so is not in it: {absent}")));
+    let waiter = artefacts().callers.join("waiter_static");
+    let mut fixed = policy(Child::new(&waiter));
+    assert_eq!(
+        say(&mut fixed, false),
+        ("failure".into(), "libcuvisor.so is not in it: it is a static program: nothing can be preloaded into it".into())
+    );
+}
+
+#[test]
+fn a_gpu_outside_the_policy_is_a_failure_and_a_seal_is_told_from_the_log() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let root = dir.path();
+    inventory(root, &[0, 1]);
+    let policy = root.join("policy.toml");
+    std::fs::write(&policy, "[default]\ndevices = [1]\nseal = true\n").unwrap();
+    let folder = root.join("proc/77");
+    std::fs::create_dir_all(folder.join("fd")).unwrap();
+    std::fs::write(folder.join("status"), "State:\tS\nUid:\t0 0 0 0\nGid:\t0 0 0 0\nGroups:\t\nNoNewPrivs:\t1\n").unwrap();
+    std::fs::write(folder.join("cmdline"), "x\0").unwrap();
+    std::fs::write(folder.join("stat"), format!("77 (a ) b) S 1 {} 4242 0", "0 ".repeat(17))).unwrap();
+    std::fs::write(
+        folder.join("maps"),
+        "0-1 r-xp 0 0:0 1 /usr/lib/libcuvisor.so\n0-1 r-xp 0 0:0 1 /usr/lib/libcuda.so.1\n0-1 r-xp 0 0:0 1 /compat/libcuda.so.1\n",
+    )
+    .unwrap();
+    let write = |audit: &Path, seal: &str| {
+        std::fs::write(folder.join("environ"), format!("CUVISOR_POLICY={}\0CUVISOR_AUDIT={}\0", policy.display(), audit.display()))
+            .unwrap();
+        let line = format!(
+            "{{\"schema\":\"cuvisor.audit/1\",\"time\":\"2026-11-01T00:00:00.000000Z\",\"event\":\"init\",\"outcome\":\"enforced\",\"pid\":77,\"start_time\":4242,\"uid\":0,\"exe\":\"/x\",\
+             \"request\":null,\"effective\":\"1\",\"seal\":{seal}}}\n"
+        );
+        std::fs::write(audit, line).unwrap();
+    };
+    for k in 0..3 {
+        std::os::unix::fs::symlink("/dev/nvidia0", folder.join(format!("fd/{k}"))).unwrap();
+    }
+    let audit = root.join("audit.jsonl");
+    write(&audit, "{\"level\":\"ioctl\",\"abi\":7,\"denied\":[\"/dev/nvidia0\"]}");
+    let ask = || doctor(77, |c| c.env("CUVISOR_PROC_ROOT", root));
+    let out = ask();
+    assert_eq!(finding(&out, "GPUs"), ("failure".into(), "GPU 0 opened, no context; the policy does not give it GPU 0".into()));
+    assert_eq!(
+        finding(&out, "driver"),
+        ("warning".into(), "2 copies of libcuda are loaded: /compat/libcuda.so.1, /usr/lib/libcuda.so.1".into())
+    );
+    assert_eq!(finding(&out, "seal"), ("ok".into(), "ioctl: denied are /dev/nvidia0 (NoNewPrivs is set)".into()));
+    assert_eq!(out.code, Some(2));
+    write(&audit, "{\"level\":\"failed\",\"reason\":\"no landlock\"}");
+    assert_eq!(finding(&ask(), "seal"), ("failure".into(), "it failed: no landlock".into()));
+    std::fs::remove_file(&audit).unwrap();
+    let unknown = "the policy asks for one; whether it holds is not known: no audit line is there; NoNewPrivs is set";
+    assert_eq!(finding(&ask(), "seal"), ("warning".into(), unknown.into()));
+    std::fs::remove_dir_all(folder.join("fd")).unwrap();
+    assert_eq!(finding(&ask(), "GPUs"), ("warning".into(), "its descriptors may not be read".into()));
+    std::fs::write(&policy, "devices = 1\n").unwrap();
+    assert_eq!(finding(&ask(), "policy").0, "failure", "doctor works under a broken policy");
+}
+
+#[test]
+fn a_process_that_is_gone_a_zombie_or_the_kernels_is_told() {
+    let mut zombie = std::process::Command::new("true").stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    for pid in [zombie.id(), 4_000_000, 2] {
+        let out = doctor(pid, |c| c);
+        assert_eq!(out.code, Some(2));
+        assert_eq!(finding(&out, "process").1, format!("{pid} is gone, a zombie, or a kernel thread"));
+    }
+    zombie.wait().unwrap();
+    let out = Child::new(&artefacts().cuvisor).bare().args(["doctor", "--pid", "4000000"]).run();
+    assert_eq!(
+        out.stdout,
+        "process  failure  4000000 is gone, a zombie, or a kernel thread\n                  -> look with ps which process you mean\n"
+    );
+}
