@@ -76,3 +76,15 @@ fn a_library_that_is_not_there_or_cannot_be_loaded_is_an_error() {
     assert_eq!(out.code, Some(125));
     assert!(out.stderr.contains("a folder/libcuvisor.so: the loader cannot take a path with a blank or a colon"), "{}", out.stderr);
 }
+
+#[test]
+fn an_option_that_a_locked_policy_will_not_listen_to_is_an_error() {
+    for (option, value) in [("--devices", "1"), ("--mode", "off"), ("--audit", "/x")] {
+        let out = run(&["--policy", "policy.toml", option, value, "true"], |c| c.policy("locked = true\n"));
+        let message = format!("cuvisor: {option} does not count: the policy policy.toml is locked; leave the option out\n");
+        assert_eq!((out.code, out.stderr), (Some(125), message));
+    }
+    let out =
+        run(&["--policy", "policy.toml", &prog(), "handle", "init", "count"], |c| c.policy("locked = true\n[default]\ndevices = [1]\n"));
+    assert_eq!(out.told(), "init 0\ncount 0 1\n");
+}

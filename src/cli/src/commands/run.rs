@@ -2,7 +2,7 @@
 
 use crate::args::Run;
 use crate::exit::Exit;
-use crate::library;
+use crate::{library, source};
 use anyhow::{Result, bail};
 use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::policy::{Mode, Seal, check_audit_file};
@@ -19,6 +19,7 @@ use std::process::Command;
 /// Says which option is wrong and what to write instead, or that the library is not there.
 pub fn run(args: &Run) -> Result<Exit> {
     let Some((program, arguments)) = args.command.split_first() else { bail!("no command was given") };
+    check_locked(args)?;
     let mut command = Command::new(program);
     command.args(arguments);
     if let Some(devices) = &args.devices {
@@ -48,6 +49,27 @@ pub fn run(args: &Run) -> Result<Exit> {
     let error = command.exec();
     eprintln!("cuvisor: {}: {error}", program.display());
     Ok(if error.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotStart })
+}
+
+/// An option that a locked policy will not listen to is a mistake that would otherwise show only in the log.
+fn check_locked(args: &Run) -> Result<()> {
+    let given = [
+        ("--devices", args.devices.is_some()),
+        ("--mode", args.mode.is_some()),
+        ("--audit", args.audit.is_some()),
+        ("--seal", args.seal.is_some()),
+    ];
+    let own = args.policy.as_deref().map(|path| (path, false));
+    for (path, is_system) in [Some((Path::new(names::SYSTEM_POLICY), true)), own].into_iter().flatten() {
+        if !std::fs::read(path).is_ok_and(|text| source::parse(&text).policy.locked) {
+            continue;
+        }
+        let policy = is_system && args.policy.is_some();
+        if let Some((option, _)) = given.into_iter().chain([("--policy", policy)]).find(|(_, is_given)| *is_given) {
+            bail!("{option} does not count: the policy {} is locked; leave the option out", path.display());
+        }
+    }
+    Ok(())
 }
 
 fn check_devices(value: &str) -> Result<()> {
