@@ -273,19 +273,27 @@ impl Ruleset {
     /// rights again is made only where the process lacks CAP_SYS_ADMIN: it costs sudo and ping.
     pub fn restrict(&self) -> bool {
         let flags = if self.abi >= 8 { landlock::RESTRICT_SELF_TSYNC } else { 0 };
+        match self.restrict_with(flags) {
+            Ok(()) => true,
+            // A kernel that numbers its flags otherwise seals at least this thread.
+            Err(libc::EINVAL) if flags != 0 => self.restrict_with(0).is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    fn restrict_with(&self, flags: u32) -> Result<(), c_int> {
         let seal = || {
             // SAFETY: the descriptor is that of a ruleset.
             let result = unsafe { system_call!(SYS_landlock_restrict_self, self.file.0, flags) };
             if result == 0 { Ok(()) } else { Err(errno()) }
         };
         match seal() {
-            Ok(()) => true,
             Err(libc::EPERM) => {
                 // SAFETY: the call takes numbers only.
                 let promised = unsafe { system_call!(SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-                promised == 0 && seal().is_ok()
+                if promised == 0 { seal() } else { Err(libc::EPERM) }
             }
-            Err(_) => false,
+            other => other,
         }
     }
 }
