@@ -64,6 +64,15 @@ fn c05_a_driver_without_the_name_gives_null() {
 
 #[test]
 fn c07_results_flags_and_errno_pass_unaltered() {
+    // On the exported names errno stays as well, with and without another preload behind.
+    let other = artefacts().callers.join("libother.so");
+    for libraries in [&[artefacts().library.as_path()][..], &[&artefacts().library, &other]] {
+        let out = Child::prog("linked", ["errno:42", "init", "showerrno", "errno:43", "get:0", "showerrno"])
+            .devices("1")
+            .preload(libraries)
+            .run();
+        assert_eq!(out.told().replace("other\n", ""), "init 0\nerrno 42\nget 0 0 GPU-11111111\nerrno 43\n", "{libraries:?}");
+    }
     for code in [0, 3, 34, 100, 101, 803, 804, 805, 999, 12345] {
         let value = code.to_string();
         let child = Child::prog("handle", ["errno:42", "init", "showerrno"]).env("FAKE_CUDA_INIT_RESULT", &value).devices("1");

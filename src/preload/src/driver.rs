@@ -109,12 +109,16 @@ pub fn behind_us() -> &'static Slot {
     if cached != 0 {
         return slot(cached.wrapping_sub(1));
     }
-    let next = crate::loader::lookup(libc::RTLD_NEXT, Hook::Init.name());
-    let copy = if next.is_null() { loaded_copy() } else { slot_of(next) };
-    if let Some(number) = copy {
+    let found = crate::sys::keep_errno(|| {
+        let next = crate::loader::lookup(libc::RTLD_NEXT, Hook::Init.name());
+        // What stands behind us stays there: another preload, for which slot 0 is, too. Only where nothing
+        // stands there yet is it asked again.
+        if next.is_null() { loaded_copy() } else { Some(slot_of(next).unwrap_or_default()) }
+    });
+    if let Some(number) = found {
         CACHE.store(number.wrapping_add(1), Ordering::Release);
     }
-    slot(copy.unwrap_or_default())
+    slot(found.unwrap_or_default())
 }
 
 /// A copy that is loaded but not in the scope behind us: a library that was opened with RTLD_LOCAL and
