@@ -61,18 +61,56 @@ const BAD: [(&str, &str); 37] = [
     ("[[rule]]\nuser = [\"a\"]", "1:3: this rule does not say which devices: `rule`; add devices = [...], \"all\" or \"none\""),
 ];
 
+/// Runs a program under a broken file and compares all that it sees and leaves.
+#[track_caller]
+fn denied(file: &str, message: &str) {
+    let child = Child::prog("handle", ["env:CUDA_VISIBLE_DEVICES", "init", "init", "count"]).policy(file);
+    let audit = child.path("audit.jsonl");
+    let policy = child.path("policy.toml").display().to_string();
+    let out = child.env("CUVISOR_AUDIT", audit).run();
+    assert_eq!(out.stdout, "CUDA_VISIBLE_DEVICES=\ninit 100\ninit 100\ncount 3 untouched\n", "{file}");
+    assert_eq!(out.stderr, format!("cuvisor: no GPU for this process: {policy}:{message}\n"), "{file}");
+    assert_eq!(out.event("policy_error")["reason"], format!("{policy}:{message}"), "{file}");
+    assert_eq!(out.event("policy_error")["outcome"], "denied");
+}
+
 #[test]
 fn what_a_policy_does_not_have_denies_the_gpus_and_is_told_with_its_place() {
     for (file, message) in BAD {
-        let child = Child::prog("handle", ["env:CUDA_VISIBLE_DEVICES", "init", "init", "count"]).policy(file);
-        let audit = child.path("audit.jsonl");
-        let policy = child.path("policy.toml").display().to_string();
-        let out = child.env("CUVISOR_AUDIT", audit).run();
-        assert_eq!(out.stdout, "CUDA_VISIBLE_DEVICES=\ninit 100\ninit 100\ncount 3 untouched\n", "{file}");
-        assert_eq!(out.stderr, format!("cuvisor: no GPU for this process: {policy}:{message}\n"), "{file}");
-        assert_eq!(out.event("policy_error")["reason"], format!("{policy}:{message}"), "{file}");
-        assert_eq!(out.event("policy_error")["outcome"], "denied");
+        denied(file, message);
     }
+}
+
+#[test]
+fn a06_an_element_that_the_driver_would_stop_at_is_refused_with_its_place() {
+    let list = |list: &str| format!("[default]\ndevices = {list}\n");
+    denied(&list("[0, 2, -1, 1]"), "2:18: a negative index: `-1`; write devices = \"none\" for no device");
+    denied(
+        &list("[0, \"one\", 1]"),
+        "2:16: no index, UUID or PCI bus id: `one`; write an index, GPU-..., MIG-... or a PCI bus id such as 0000:3b:00.0",
+    );
+}
+
+#[test]
+fn a07_what_the_driver_would_only_tolerate_is_refused() {
+    let list = |element: &str| format!("[default]\ndevices = ['{element}']\n");
+    let number = "write the number alone, and a comma between two devices";
+    denied(&list("1gpu2"), &format!("2:13: something after the number (the driver would ignore it): `1gpu2`; {number}"));
+    denied(&list("0;1"), &format!("2:13: something after the number (the driver would ignore it): `0;1`; {number}"));
+    denied(&list(" 0"), "2:13: a blank inside a device name: ` 0`; write one device for each element, without blanks");
+    denied(&list("+0"), "2:13: a sign before an index: `+0`; write the plain number");
+    // Blanks and a line's end around the elements of a variable do not matter.
+    let out = Child::prog("handle", ["init", "get:0", "get:1"]).devices(" 0, 1\n").run();
+    assert_eq!(out.told(), "init 0\nget 0 0 GPU-00000000\nget 1 0 GPU-11111111\n");
+}
+
+#[test]
+fn a17_a_mistyped_key_or_a_table_twice_is_not_overlooked() {
+    denied(
+        "[default]\nvisible_device = \"0\"\n",
+        "2:1: unknown key: `visible_device`; [default] has the keys devices, request, emit and seal",
+    );
+    denied("[audit]\n[default]\n[audit]\n", "3:2: this table stands twice: `audit`; join the two");
 }
 
 #[test]
