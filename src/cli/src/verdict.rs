@@ -6,12 +6,24 @@ use anyhow::Result;
 use cuvisor_policy::decide::Rights;
 use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::policy::{Mode, Seal, check_audit_file};
+use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
 use cuvisor_policy::rule::{self, Condition, Facts};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+impl Verdict {
+    /// Whether the policy gives the GPU of this index; none stands for one that the machine's inventory lacks.
+    pub fn allows(&self, inventory: &Inventory, index: Option<usize>) -> bool {
+        match &self.rights.devices {
+            _ if self.mode != Mode::Enforce => true,
+            Devices::All => true,
+            devices => index.is_some() && devices.selectors().any(|selector| inventory.find(&selector) == index),
+        }
+    }
+}
 
 /// A rule that does not match.
 #[derive(Serialize)]

@@ -321,6 +321,7 @@ fn device(line: &mut Line, seen: &Seen) {
     line.string_or_null("pci", pci.as_ref().map(|text| text.as_bytes()));
 }
 
-fn signed(number: u64) -> i64 {
+/// A number as JSON lines hold it.
+pub fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -6,6 +6,7 @@ use cuvisor_policy::container;
 use cuvisor_policy::record::Line;
 
 use crate::environ;
+use crate::event::signed;
 use crate::facts;
 use crate::sys::{self, Memory};
 
@@ -142,8 +143,4 @@ fn number_or_null(line: &mut Line, key: &str, value: Option<u64>) {
         Some(value) => line.number(key, signed(value)),
         None => line.null(key),
     }
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

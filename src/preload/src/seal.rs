@@ -16,7 +16,8 @@ use cuvisor_policy::names;
 use crate::environ;
 use crate::inventory;
 use crate::state::State;
-use crate::sys::{self, Directory, Ruleset};
+use crate::sys::landlock::{self, Ruleset};
+use crate::sys::{self, Directory};
 
 /// The paths that are denied, separated by blanks.
 pub type Nodes = Text<1024>;
@@ -49,7 +50,7 @@ pub fn seal(state: &State) -> Sealed {
     if environ::get(names::SEALED) == Some(denied.as_bytes()) {
         return Sealed::Inherited(denied);
     }
-    let abi = sys::landlock_abi();
+    let abi = landlock::abi();
     if abi < 1 {
         return Sealed::Failed("no landlock");
     }

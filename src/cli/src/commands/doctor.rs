@@ -11,8 +11,7 @@ use crate::subject::Subject;
 use crate::verdict::{self, Verdict};
 use crate::{elf, machine};
 use anyhow::Result;
-use cuvisor_policy::device::Devices;
-use cuvisor_policy::file::policy::{Mode, Seal};
+use cuvisor_policy::file::policy::Seal;
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
 use serde::Serialize;
@@ -115,17 +114,12 @@ fn devices(running: &Running, inventory: &Inventory, verdict: &Verdict) -> Findi
         return ok("GPUs", "it has no GPU open");
     }
     let index = |minor: u32| inventory.iter().find(|(_, gpu)| gpu.minor == minor).map(|(index, _)| index);
-    let allowed = |minor: u32| match &verdict.rights.devices {
-        _ if verdict.mode != Mode::Enforce => true,
-        Devices::All => true,
-        devices => index(minor).is_some() && devices.selectors().any(|s| inventory.find(&s) == index(minor)),
-    };
     let name = |minor: u32| index(minor).map_or_else(|| format!("minor {minor}"), |index| format!("GPU {index}"));
     let state = |(minor, count): (&u32, &usize)| {
         format!("{} {}", name(*minor), if *count >= USED { "used: it has a context" } else { "opened, no context" })
     };
     let all = nodes.iter().map(state).collect::<Vec<_>>().join(", ");
-    let outside: Vec<_> = nodes.keys().filter(|minor| !allowed(**minor)).map(|minor| name(*minor)).collect();
+    let outside: Vec<_> = nodes.keys().filter(|minor| !verdict.allows(inventory, index(**minor))).map(|minor| name(*minor)).collect();
     if outside.is_empty() {
         return ok("GPUs", all);
     }

@@ -10,7 +10,6 @@ use crate::subject::Subject;
 use crate::verdict::{self, Verdict};
 use anyhow::Result;
 use cuvisor_policy::container;
-use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::policy::{Mode, Seal};
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
@@ -125,19 +124,12 @@ fn look(running: &Running, inventory: &Inventory, compute: &BTreeSet<u32>, users
 fn gpu(minor: u32, count: usize, running: &Running, inventory: &Inventory, compute: &BTreeSet<u32>, verdict: &Verdict) -> Gpu {
     let known = inventory.iter().find(|(_, gpu)| gpu.minor == minor);
     let index = known.map(|(index, _)| index);
-    let enforced = verdict.mode == Mode::Enforce;
-    let allowed = !enforced
-        || match &verdict.rights.devices {
-            Devices::All => true,
-            Devices::None => false,
-            devices @ Devices::List(_) => devices.selectors().any(|selector| index.is_some() && inventory.find(&selector) == index),
-        };
     Gpu {
         minor,
         index,
         uuid: known.and_then(|(_, gpu)| gpu.uuid).map(|uuid| format!("GPU-{}", String::from_utf8_lossy(&uuid.text()))),
         used: count >= USED || compute.contains(&running.pid),
-        allowed,
+        allowed: verdict.allows(inventory, index),
     }
 }
 

@@ -1,0 +1,90 @@
+//! Landlock's three system calls (landlock(7)); the numbers are those of linux/landlock.h.
+
+use core::ffi::{CStr, c_int};
+
+use super::{EntryKind, File, errno};
+
+const CREATE_RULESET_VERSION: u32 = 1;
+const RULE_PATH_BENEATH: u32 = 1;
+const ACCESS_FS_WRITE_FILE: u64 = 1 << 1;
+const ACCESS_FS_IOCTL_DEV: u64 = 1 << 15;
+/// The seal holds for all threads of the process, from ABI 8 on.
+const RESTRICT_SELF_TSYNC: u32 = 1 << 3;
+
+/// The version of the kernel's Landlock; below 1 where there is none.
+pub fn abi() -> i32 {
+    // SAFETY: with this flag the call takes no attributes and only tells a number.
+    let abi = unsafe { system_call!(SYS_landlock_create_ruleset, 0usize, 0usize, CREATE_RULESET_VERSION) };
+    i32::try_from(abi).unwrap_or_default()
+}
+
+/// A Landlock ruleset that handles one right.
+pub struct Ruleset {
+    file: File,
+    right: u64,
+    abi: i32,
+}
+
+/// `struct landlock_path_beneath_attr`, which is packed.
+#[repr(C, packed)]
+struct PathBeneath {
+    allowed: u64,
+    parent: c_int,
+}
+
+impl Ruleset {
+    /// A ruleset without rules: to send commands to devices, or, before ABI 5, to open files for writing.
+    pub fn new(abi: i32) -> Option<Self> {
+        let right = if abi >= 5 { ACCESS_FS_IOCTL_DEV } else { ACCESS_FS_WRITE_FILE };
+        // SAFETY: the attributes are one u64, the first member of landlock_ruleset_attr; the size says so.
+        let fd = unsafe { system_call!(SYS_landlock_create_ruleset, &raw const right, size_of::<u64>(), 0) };
+        File::lifted(fd).ok().map(|file| Self { file, right, abi })
+    }
+
+    /// Whether an entry of this kind needs a rule to stay as it was: what a link points to has its own
+    /// place, and commands to devices do not concern a regular file.
+    pub fn concerns(&self, kind: EntryKind) -> bool {
+        match kind {
+            EntryKind::Link => false,
+            EntryKind::File => self.abi < 5,
+            EntryKind::Other => true,
+        }
+    }
+
+    /// Allows the right for a path and all beneath it. A symbolic link is left out, since what it points to
+    /// has its own place; so is what the kernel has no rule for (a pipe behind `/dev/stdout`).
+    pub fn allow(&self, path: &CStr) {
+        let Ok(target) = File::open_with(path, libc::O_PATH | libc::O_NOFOLLOW, 0) else { return };
+        let rule = PathBeneath { allowed: self.right, parent: target.0 };
+        // SAFETY: both descriptors are open, and `rule` is the struct that this type of rule takes.
+        unsafe { system_call!(SYS_landlock_add_rule, self.file.0, RULE_PATH_BENEATH, &raw const rule, 0) };
+    }
+
+    /// Seals this thread, and where the kernel can, all threads; whether it did. The promise never to gain
+    /// rights again is made only where the process lacks CAP_SYS_ADMIN: it costs sudo and ping.
+    pub fn restrict(&self) -> bool {
+        let flags = if self.abi >= 8 { RESTRICT_SELF_TSYNC } else { 0 };
+        match self.restrict_with(flags) {
+            Ok(()) => true,
+            // A kernel that numbers its flags otherwise seals at least this thread.
+            Err(libc::EINVAL) if flags != 0 => self.restrict_with(0).is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    fn restrict_with(&self, flags: u32) -> Result<(), c_int> {
+        let seal = || {
+            // SAFETY: the descriptor is that of a ruleset.
+            let result = unsafe { system_call!(SYS_landlock_restrict_self, self.file.0, flags) };
+            if result == 0 { Ok(()) } else { Err(errno()) }
+        };
+        match seal() {
+            Err(libc::EPERM) => {
+                // SAFETY: the call takes numbers only.
+                let promised = unsafe { system_call!(SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+                if promised == 0 { seal() } else { Err(libc::EPERM) }
+            }
+            other => other,
+        }
+    }
+}
