@@ -60,12 +60,10 @@ def numba_add():
 
 def triton_add():
     import torch
-    import triton
-    import triton.language as tl
+    import triton  # noqa: F401
 
     if not torch.cuda.is_available():
         return "no GPU"
-    namespace = {"triton": triton, "tl": tl}
     import tempfile
 
     source = "import triton\nimport triton.language as tl\n@triton.jit\ndef add(x, n: tl.constexpr):\n    i = tl.arange(0, n)\n    tl.store(x + i, tl.load(x + i) + 512)\n"
@@ -80,7 +78,6 @@ def triton_add():
     spec.loader.exec_module(kernel)
     x = torch.zeros(64, device="cuda")
     kernel.add[(1,)](x, 64)
-    del namespace
     return f"ok {x[7].item()}"
 
 
@@ -352,7 +349,6 @@ def empty_environment():
 
 def ipc():
     import torch.multiprocessing as mp
-    import torch
 
     context = mp.get_context("spawn")
     queue = context.Queue()
@@ -362,7 +358,6 @@ def ipc():
     total = queue.get().sum().item()
     done.set()
     process.join()
-    del torch
     return f"ok {total}"
 
 

@@ -61,7 +61,7 @@ pub struct Verdict {
 /// The file that was given cannot be read.
 pub fn of(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
     let mut found = find(subject, given)?;
-    for name in [names::DEVICES, names::MODE, names::AUDIT, names::SEAL, names::DISABLE, names::PROC_ROOT] {
+    for name in names::OVERRIDES {
         let Some(value) = subject.variable(name.as_bytes()).map(<[u8]>::to_vec) else { continue };
         if found.locked {
             found.ignored.push(name.to_owned());

@@ -30,6 +30,9 @@ pub const PROC_ROOT: &str = "CUVISOR_PROC_ROOT";
 /// Written by the library beside `CUDA_VISIBLE_DEVICES`: see [`crate::decide::Applied`].
 pub const APPLIED: &str = "CUVISOR_APPLIED";
 
+/// The variables beside [`POLICY`] that go before the file, and that a locked policy does not listen to.
+pub const OVERRIDES: [&str; 6] = [DEVICES, MODE, AUDIT, SEAL, DISABLE, PROC_ROOT];
+
 /// Every variable that Cuvisor reads, with what it is for: README's table and the command's help.
 pub const VARIABLES: [(&str, &str); 9] = [
     (POLICY, "policy file to use instead of /etc/cuvisor/policy.toml"),

@@ -72,17 +72,20 @@ pub fn look_for_late_change(state: &State) {
     let Some(old) = READ.get() else { return };
     let old = old.as_ref().map(Value::as_bytes);
     let new = environ::get(names::VISIBLE_DEVICES);
-    let fingerprint = hash(new);
+    // The unset variable has a number that no value has.
+    let fingerprint = new.map_or(1, |bytes| hash(HASH_START, bytes) | 2);
     if old != new && LAST.swap(fingerprint, Ordering::Relaxed) != fingerprint {
         let new = new.map(Value::of);
         event::write(state, Kind::LateChange(&LateChange { old, new: new.as_ref().map(Value::as_bytes) }));
     }
 }
 
-/// FNV-1a; the unset variable has a number of its own.
-fn hash(value: Option<&[u8]>) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    value.map_or(1, |bytes| bytes.iter().fold(0xcbf2_9ce4_8422_2325, step) | 2)
+/// Where [`hash`] begins.
+pub const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Takes bytes into a hash (FNV-1a).
+pub fn hash(start: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Microseconds since this process's first `cuInit`.

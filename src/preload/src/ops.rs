@@ -50,8 +50,6 @@ fn after_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outco
     let refused = outside != 0 && state.enforces();
     if result == 0 {
         slot.judge(if refused { Verdict::Refused } else { Verdict::Known }, outside);
-    }
-    if result == 0 {
         life::driver_has_read(outcome.effective);
     }
     let answer = if refused { code::NO_DEVICE } else { result };
@@ -98,14 +96,10 @@ fn log_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome
     }
 }
 
-/// A number that differs, in all likelihood, where anything that is logged does (FNV-1a).
+/// A number that differs, in all likelihood, where anything that is logged does.
 fn fingerprint(slot: &Slot, outcome: &Outcome<'_>, result: Code) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes.iter().chain(&[0]) {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    };
+    let mut hash = life::HASH_START;
+    let mut add = |bytes: &[u8]| hash = life::hash(life::hash(hash, bytes), &[0]);
     add(&result.to_ne_bytes());
     add(&sys::process().to_ne_bytes());
     add(&core::ptr::from_ref(slot).addr().to_ne_bytes());

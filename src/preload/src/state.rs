@@ -158,30 +158,30 @@ fn decide(state: &mut State, system: Result<File, i32>) {
     state.mode = Mode::Enforce;
     let mut locked = !trusted;
     let mut reading = Reading { state, process: &mut process, error: false };
-    match reading.file(SYSTEM_POLICY, system, true) {
+    let on_machine = reading.file(SYSTEM_POLICY, system, true);
+    match on_machine {
         // A machine's broken file counts as locked: what it meant to forbid is not known.
         Found::Read { locked: says } => locked |= says || reading.error,
         Found::Unreadable => locked = true,
         Found::Missing => {}
     }
     if !locked && let Some(path) = environ::get(names::POLICY) {
-        reading.reset();
+        // A machine without a policy of its own has left the state as it was.
+        if !matches!(on_machine, Found::Missing) {
+            reading.reset();
+        }
         match reading.named(path) {
             Found::Read { locked: says } => locked = says,
             Found::Missing | Found::Unreadable => {}
         }
     }
-    let given = |name: &str| environ::get(name);
-    let all = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT, names::SEAL, names::DISABLE, names::PROC_ROOT];
     if locked {
-        all.iter().filter(|name| given(name).is_some()).for_each(|name| push_name(&mut state.ignored, name));
         // The file that POLICY names was used, if it is that file which is locked.
-        if state.policy.as_bytes() == given(names::POLICY).unwrap_or_default() {
-            state.ignored = Text::new();
-            all.iter().skip(1).filter(|name| given(name).is_some()).for_each(|name| push_name(&mut state.ignored, name));
-        }
+        let unused = environ::get(names::POLICY).is_some_and(|path| path != state.policy.as_bytes());
+        let set = names::OVERRIDES.into_iter().filter(|name| environ::get(name).is_some());
+        unused.then_some(names::POLICY).into_iter().chain(set).for_each(|name| push_name(&mut state.ignored, name));
     } else {
-        if given(names::DISABLE) == Some(b"1") {
+        if environ::get(names::DISABLE) == Some(b"1") {
             return;
         }
         variables(state);
