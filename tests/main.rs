@@ -24,3 +24,4 @@ mod report;
 mod routes;
 mod rules;
 mod run;
+mod trace;

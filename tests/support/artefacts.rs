@@ -30,6 +30,24 @@ pub fn python() -> &'static str {
     })
 }
 
+/// Every Python from 3.8 on that is installed: the one above, the system's, and what stands beside the first.
+pub fn pythons() -> &'static [String] {
+    static PYTHONS: OnceLock<Vec<String>> = OnceLock::new();
+    PYTHONS.get_or_init(|| {
+        let own = Path::new(python());
+        let beside = own.ancestors().nth(3).filter(|folder| folder.ends_with("versions")).map(std::fs::read_dir);
+        let beside = beside.and_then(Result::ok).into_iter().flatten().flatten().map(|entry| entry.path().join("bin/python3"));
+        let mut all: Vec<String> = beside.chain(["/usr/bin/python3".into()]).map(|path| path.display().to_string()).collect();
+        all.retain(|path| {
+            let recent = Command::new(path).args(["-c", "import ctypes, sys; sys.exit(sys.version_info < (3, 8))"]).output();
+            recent.is_ok_and(|out| out.status.success())
+        });
+        all.retain(|path| path != python());
+        all.insert(0, python().to_owned());
+        all
+    })
+}
+
 /// Builds what is not up to date, and tells where it is.
 pub fn artefacts() -> &'static Artefacts {
     static ARTEFACTS: OnceLock<Artefacts> = OnceLock::new();

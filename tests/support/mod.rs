@@ -2,7 +2,7 @@
 
 mod artefacts;
 
-pub use artefacts::{artefacts, python, root};
+pub use artefacts::{artefacts, python, pythons, root};
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

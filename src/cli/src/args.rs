@@ -52,6 +52,12 @@ pub struct Run {
     /// Have the kernel deny the other GPUs' device nodes, for good and to all that the program starts; "require": no GPU where it cannot
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub seal: Option<String>,
+    /// Tell on stderr who initialises CUDA and when, with the Python line, and each change of CUDA_VISIBLE_DEVICES
+    #[arg(long)]
+    pub trace: bool,
+    /// Run it without GPUs, wait, and exit with 3 and the line that did it if it or a child calls cuInit
+    #[arg(long, conflicts_with_all = ["devices", "mode", "audit", "policy", "seal", "trace"])]
+    pub expect_no_cuda: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -23,6 +23,9 @@ pub const AUDIT: &str = "CUVISOR_AUDIT";
 pub const SEAL: &str = "CUVISOR_SEAL";
 /// Written by the library: the nodes that the process has been sealed off from.
 pub const SEALED: &str = "CUVISOR_SEALED";
+/// `1`: who called `cuInit`, and from where, is told on stderr and in the audit; `log`: in the audit only.
+/// Also under a locked policy, which it does not change.
+pub const TRACE: &str = "CUVISOR_TRACE";
 /// `1` makes the library do nothing at all.
 pub const DISABLE: &str = "CUVISOR_DISABLE";
 /// Where `proc/driver/nvidia/gpus` and `dev/nvidia*` are looked for instead of `/`, for tests.
@@ -34,12 +37,13 @@ pub const APPLIED: &str = "CUVISOR_APPLIED";
 pub const OVERRIDES: [&str; 6] = [DEVICES, MODE, AUDIT, SEAL, DISABLE, PROC_ROOT];
 
 /// Every variable that Cuvisor reads, with what it is for: README's table and the command's help.
-pub const VARIABLES: [(&str, &str); 9] = [
+pub const VARIABLES: [(&str, &str); 10] = [
     (POLICY, "policy file to use instead of /etc/cuvisor/policy.toml"),
     (DEVICES, "device list, before the file's: 0,2 or GPU-... or all or none"),
     (MODE, "enforce, audit or off, before the file's"),
     (AUDIT, "audit file, before the file's"),
     (SEAL, "1 or require: the kernel seal, before the file's"),
+    (TRACE, "1: tell on stderr who initialises CUDA, and when; log: only in the audit file"),
     (DISABLE, "1: the library does nothing"),
     (PROC_ROOT, "folder that stands for / where GPUs are listed (for tests)"),
     (APPLIED, "written by the library: what was asked for, and what it made of that"),

@@ -17,6 +17,7 @@ use crate::sink;
 use crate::state::State;
 use crate::sys;
 use crate::table::Hook;
+use crate::trace::{self, Origin, Trace};
 
 /// A `cuInit`.
 pub struct Init<'a> {
@@ -112,8 +113,17 @@ impl Kind<'_> {
 /// Events that no sink took since the last one that one did.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Describes an event and hands it to the sinks.
+/// Describes an event and hands it to the sinks; in a trace, tells it on stderr as well.
 pub fn write(state: &State, kind: Kind<'_>) {
+    if state.trace == Trace::Off || matches!(kind, Kind::Exit) {
+        return log(state, kind, None);
+    }
+    let origin = Origin::read();
+    trace::show_new(state, &kind, &origin);
+    log(state, kind, Some(&origin));
+}
+
+fn log(state: &State, kind: Kind<'_>, origin: Option<&Origin>) {
     if !sink::is_wanted(state) {
         return;
     }
@@ -131,6 +141,9 @@ pub fn write(state: &State, kind: Kind<'_>) {
             line.string("reason", b"the driver read the variable at cuInit and does not look again");
         }
         Kind::Exit => exit_members(&mut line),
+    }
+    if let Some(origin) = origin {
+        origin.write(&mut line);
     }
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
     if dropped != 0 {

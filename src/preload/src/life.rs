@@ -65,6 +65,11 @@ pub fn driver_has_read(value: Option<&[u8]>) {
     let _ = READ.set(place.write(value.map(Value::of)));
 }
 
+/// Whether the driver has read this value, or none yet.
+pub fn is_what_the_driver_read(value: Option<&[u8]>) -> bool {
+    READ.get().is_none_or(|read| read.as_ref().map(Value::as_bytes) == value)
+}
+
 /// Compares the variable with what the driver read, and logs a change, each new value once. This is the
 /// trap that Cuvisor exists for, caught in the act.
 pub fn look_for_late_change(state: &State) {

@@ -9,12 +9,13 @@ use cuvisor_policy::guard::{self, Seen};
 use crate::apply::{self, Outcome};
 use crate::driver::{Code, Slot, Verdict, code};
 use crate::event::{self, Init, Kind, Subject, Touch};
+use crate::inventory;
 use crate::life::{self, COUNTS};
 use crate::nest;
 use crate::state::{self, State};
 use crate::sys::{self, keep_errno};
 use crate::table::Hook;
-use crate::{inventory, sink};
+use crate::trace::{self, Origin, Trace};
 
 /// `cuInit`: puts the policy into the environment, calls the driver, and looks at what it shows.
 #[inline(never)]
@@ -91,8 +92,11 @@ fn log_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome
     static LAST: AtomicU64 = AtomicU64::new(0);
     let fingerprint = fingerprint(slot, outcome, result);
     let is_new = LAST.swap(fingerprint, Ordering::Relaxed) != fingerprint;
-    if sink::is_wanted(state) && (is_new || state.calls == Calls::All) {
-        event::write(state, Kind::Init(&Init { slot, caller, outcome, result, outside }));
+    let kind = Kind::Init(&Init { slot, caller, outcome, result, outside });
+    if is_new || state.calls == Calls::All {
+        event::write(state, kind);
+    } else if state.trace == Trace::Stderr {
+        trace::show(state, &kind, &Origin::read());
     }
 }
 

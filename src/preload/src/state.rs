@@ -8,7 +8,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuvisor_policy::buffer::Text;
-use cuvisor_policy::decide::Rights;
+use cuvisor_policy::decide::{Applied, Rights};
 use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::error::{Error, Fault, Position};
 use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, Seal, check_audit_file};
@@ -21,6 +21,7 @@ use crate::facts::{self, Process};
 use crate::loader::{self, Module};
 use crate::seal::{self, Sealed};
 use crate::sys::{self, File, Memory};
+use crate::trace::Trace;
 
 /// What holds for this process. What most processes touch stands first, and the long texts last with
 /// their beginnings close together, so that a decision dirties two pages of the library's data.
@@ -40,6 +41,8 @@ pub struct State {
     pub seal: Seal,
     /// What became of that; none where no seal was asked for.
     pub sealed: Option<Sealed>,
+    /// Whether events tell where they came from.
+    pub trace: Trace,
     /// The name of the rule that matched.
     pub rule: Option<Text<64>>,
     /// The policy's file, or `environment`.
@@ -58,6 +61,8 @@ pub struct State {
     pub ignored: Text<128>,
     /// The folder that stands for `/` where GPUs are looked for; empty for `/`.
     pub root: Text<256>,
+    /// In a trace: what `CUDA_VISIBLE_DEVICES` asked for when the process started.
+    pub variable_at_start: Option<Text<1024>>,
 }
 
 impl State {
@@ -75,6 +80,8 @@ impl State {
             syslog: false,
             seal: Seal::No,
             sealed: None,
+            trace: Trace::Off,
+            variable_at_start: None,
             redact: Text::new(),
             ignored: Text::new(),
             root: Text::new(),
@@ -116,7 +123,7 @@ pub fn get() -> &'static State {
 #[cold]
 fn make() -> &'static State {
     let system = File::open(SYSTEM_POLICY);
-    let asked = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT].iter().any(|name| environ::get(name).is_some());
+    let asked = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT, names::TRACE].iter().any(|name| environ::get(name).is_some());
     // Nearly every process without a policy ends here, after one system call.
     if matches!(system, Err(libc::ENOENT)) && !asked {
         return settle(&IDLE);
@@ -190,7 +197,8 @@ fn decide(state: &mut State, system: Result<File, i32>) {
         state.mode = Mode::Enforce;
         state.rights = Rights::NOTHING;
     }
-    let something = state.has_sink() || !matches!(state.rights.devices, Devices::All);
+    trace(state, trusted);
+    let something = state.trace == Trace::Stderr || state.has_sink() || !matches!(state.rights.devices, Devices::All);
     state.active = state.mode != Mode::Off && something;
     if state.enforces() && state.seal != Seal::No {
         state.sealed = Some(seal::seal(state));
@@ -198,6 +206,23 @@ fn decide(state: &mut State, system: Result<File, i32>) {
         if failed && state.seal == Seal::Require {
             state.rights = Rights::NOTHING;
         }
+    }
+}
+
+/// A trace changes nothing of what holds, so it is listened to under a locked policy, too. Where the policy is
+/// off the process is watched, and nothing is logged.
+fn trace(state: &mut State, trusted: bool) {
+    let asked = environ::get(names::TRACE).filter(|_| trusted).map_or(Trace::Off, Trace::parse);
+    if asked == Trace::Off {
+        return;
+    }
+    state.trace = asked;
+    state.variable_at_start = Applied::request_of(environ::get(names::VISIBLE_DEVICES), environ::get(names::APPLIED)).map(Text::of);
+    if state.mode == Mode::Off {
+        state.mode = Mode::Audit;
+        state.rights = Rights { devices: Devices::All, ..Rights::NOTHING };
+        state.audit = Text::new();
+        (state.journald, state.syslog, state.seal) = (false, false, Seal::No);
     }
 }
 
@@ -385,6 +410,7 @@ impl Reading<'_> {
         self.state.calls = policy.audit.calls;
         self.state.journald = policy.audit.journald;
         self.state.syslog = policy.audit.syslog;
+        self.state.trace = if policy.audit.stack { Trace::Log } else { Trace::Off };
         for option in policy.audit.redact.iter().flat_map(|list| list.elements()) {
             self.state.redact.push_some(option.spot().text);
             self.state.redact.push_some(b"\0");

@@ -40,6 +40,11 @@ pub struct Event<'a> {
     #[serde(borrow)]
     pub new: Option<Cow<'a, str>>,
     pub seconds: Option<f64>,
+    pub process_seconds: Option<f64>,
+    #[serde(borrow, default)]
+    pub stack: Vec<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub stack_unknown: Option<Cow<'a, str>>,
     pub seal: Option<Seal>,
     #[serde(borrow)]
     pub device: Option<Device<'a>>,
@@ -80,6 +85,12 @@ impl<'a> Event<'a> {
             return Err(format!("schema {:?} is not {:?}", event.schema, cuvisor_policy::record::SCHEMA));
         }
         Ok(event)
+    }
+
+    /// Where the call came from, innermost first, as a trace tells it; empty where the log does not say.
+    pub fn origin(&self) -> String {
+        let unknown = self.stack_unknown.iter().map(|reason| format!(" (no Python stack: {reason})"));
+        self.stack.iter().rev().map(|frame| format!(" from {frame}")).chain(unknown).collect()
     }
 
     /// The executable's name, and for an interpreter its script's.

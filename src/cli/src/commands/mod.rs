@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod doctor;
+pub mod expect;
 pub mod explain;
 pub mod ps;
 pub mod report;

@@ -1,6 +1,7 @@
 //! `cuvisor run`: sets the variables and replaces itself by the program.
 
 use crate::args::Run;
+use crate::commands::expect;
 use crate::exit::Exit;
 use crate::{library, source};
 use anyhow::{Result, bail};
@@ -44,11 +45,21 @@ pub fn run(args: &Run) -> Result<Exit> {
     if let Some(policy) = &args.policy {
         command.env(names::POLICY, absolute(policy)?);
     }
+    if args.trace {
+        command.env(names::TRACE, "1");
+    }
     let preload = library::preload(&library::find()?, std::env::var_os("LD_PRELOAD").as_deref());
     command.env("LD_PRELOAD", preload);
-    let error = command.exec();
-    eprintln!("cuvisor: {}: {error}", program.display());
-    Ok(if error.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotStart })
+    if args.expect_no_cuda {
+        return expect::no_cuda(command);
+    }
+    Ok(cannot_start(&program.display(), &command.exec()))
+}
+
+/// Says why a program did not start, and gives the code for it.
+pub fn cannot_start(program: &impl std::fmt::Display, error: &std::io::Error) -> Exit {
+    eprintln!("cuvisor: {program}: {error}");
+    if error.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotStart }
 }
 
 /// An option that a locked policy will not listen to is a mistake that would otherwise show only in the log.
@@ -58,6 +69,7 @@ fn check_locked(args: &Run) -> Result<()> {
         ("--mode", args.mode.is_some()),
         ("--audit", args.audit.is_some()),
         ("--seal", args.seal.is_some()),
+        ("--expect-no-cuda", args.expect_no_cuda),
     ];
     let own = args.policy.as_deref().map(|path| (path, false));
     for (path, is_system) in [Some((Path::new(names::SYSTEM_POLICY), true)), own].into_iter().flatten() {

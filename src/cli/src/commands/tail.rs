@@ -117,5 +117,5 @@ fn text(line: &[u8], users: &Users) -> String {
         other => format!("{other}: {}", event.reason.as_deref().unwrap_or_default()),
     };
     let mark = if event.outcome == "enforced" { String::new() } else { format!(" [{}]", event.outcome) };
-    format!("{time}  {who}: {what}{mark}")
+    format!("{time}  {who}: {what}{}{mark}", event.origin())
 }

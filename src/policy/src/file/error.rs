@@ -204,7 +204,7 @@ impl Place {
     fn keys(self) -> &'static str {
         match self {
             Self::Top => "before the first table a policy has the keys mode and locked",
-            Self::Audit => "[audit] has the keys file, calls, journald, syslog and redact",
+            Self::Audit => "[audit] has the keys file, calls, journald, syslog, stack and redact",
             Self::Default => "[default] has the keys devices, request, emit and seal",
             Self::Rule => "a rule has the keys name, user, group, exe, argv, env, cgroup, devices, request, emit, seal and mode",
         }

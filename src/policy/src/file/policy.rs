@@ -113,6 +113,8 @@ pub struct Audit<'a> {
     pub journald: bool,
     /// Whether events go to syslog.
     pub syslog: bool,
+    /// Whether events tell the Python stack and the seconds since the process started.
+    pub stack: bool,
     /// Options of the command line whose values are not written down.
     pub redact: Option<Array<'a>>,
 }
@@ -196,7 +198,7 @@ impl Policy<'_> {
         Self {
             mode: Mode::Enforce,
             locked: false,
-            audit: Audit { file: None, calls: Calls::First, journald: false, syslog: false, redact: None },
+            audit: Audit { file: None, calls: Calls::First, journald: false, syslog: false, stack: false, redact: None },
             default: Grant { devices: DeviceSpec::All, request: Request::Fixed, emit: Emit::AsWritten, seal: Seal::No },
         }
     }

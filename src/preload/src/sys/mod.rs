@@ -86,6 +86,26 @@ impl File {
         c_int::try_from(higher).ok().filter(|fd| *fd > 2).map(Self).ok_or_else(errno)
     }
 
+    /// A file in memory that nobody else sees (memfd_create(2)); `name` is for /proc only.
+    pub fn in_memory(name: &CStr) -> Option<Self> {
+        // SAFETY: `name` is a C string.
+        let fd = unsafe { system_call!(SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) };
+        Self::lifted(fd).ok()
+    }
+
+    /// Calls `use_it` with the descriptor, for a foreign function that writes to it.
+    pub fn lent(&self, use_it: impl FnOnce(c_int)) {
+        use_it(self.0);
+    }
+
+    /// Reads the file from its start, as much as there is room for.
+    pub fn read_from_start<'b>(&self, room: &'b mut [MaybeUninit<u8>]) -> Option<&'b [u8]> {
+        // SAFETY: the descriptor is open; the rest are numbers.
+        let at = unsafe { system_call!(SYS_lseek, self.0, 0, libc::SEEK_SET) };
+        let len = room.len();
+        if at == 0 { self.read_into(room, len) } else { None }
+    }
+
     /// Its type, owner, mode and length.
     pub fn status(&self) -> Option<Status> {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
@@ -372,6 +392,12 @@ pub fn now() -> (u64, u64) {
 /// Microseconds of the clock that is never set.
 pub fn ticks() -> u64 {
     let (seconds, nanos) = clock(libc::CLOCK_MONOTONIC);
+    seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000)
+}
+
+/// Microseconds since the machine started, sleep included: the clock of /proc/pid/stat.
+pub fn since_boot() -> u64 {
+    let (seconds, nanos) = clock(libc::CLOCK_BOOTTIME);
     seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000)
 }
 
