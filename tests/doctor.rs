@@ -1,6 +1,6 @@
 //! `cuvisor doctor --pid`, about real processes.
 
-use crate::support::{Child, Output, artefacts, inventory};
+use crate::support::{Child, Output, artefacts, inventory, skip};
 use std::io::BufRead;
 use std::path::Path;
 use std::process::Stdio;
@@ -129,6 +129,90 @@ fn a_gpu_outside_the_policy_is_a_failure_and_a_seal_is_told_from_the_log() {
     assert_eq!(finding(&ask(), "GPUs"), ("warning".into(), "its descriptors may not be read".into()));
     std::fs::write(&policy, "devices = 1\n").unwrap();
     assert_eq!(finding(&ask(), "policy").0, "failure", "doctor works under a broken policy");
+}
+
+/// A process 77 as its folder in a root's /proc shows it, with so many descriptors of /dev/nvidia0.
+fn imagined(root: &Path, maps: &str, descriptors: usize, environment: &[u8]) -> std::path::PathBuf {
+    let folder = root.join("proc/77");
+    std::fs::create_dir_all(folder.join("fd")).unwrap();
+    std::fs::write(folder.join("status"), "Name:\tx\nState:\tS\nUid:\t0 0 0 0\nGid:\t0 0 0 0\nGroups:\t\nNoNewPrivs:\t0\n").unwrap();
+    std::fs::write(folder.join("cmdline"), b"/x\xff\0\xfe\0").unwrap();
+    std::fs::write(folder.join("stat"), format!("77 (x) S 1 {} 4242 0", "0 ".repeat(17))).unwrap();
+    std::fs::write(folder.join("maps"), maps).unwrap();
+    std::fs::write(folder.join("environ"), environment).unwrap();
+    for k in 0..descriptors {
+        std::os::unix::fs::symlink("/dev/nvidia0", folder.join(format!("fd/{k}"))).unwrap();
+    }
+    std::os::unix::fs::symlink("/", folder.join("root")).unwrap();
+    folder
+}
+
+#[test]
+fn b18_a_way_past_the_hooks_is_told() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let audit = dir.path().join("audit.jsonl");
+    std::fs::write(&audit, "").unwrap();
+    let deep = artefacts().callers.join("libdeep.so");
+    let maps =
+        format!("0-1 r-xp 0 0:0 1 /usr/lib/libcuvisor.so\n0-1 r-xp 0 0:0 1 /usr/lib/libcuda.so.1\n0-1 r-xp 0 0:0 2 {}\n", deep.display());
+    let environment = format!("CUVISOR_DEVICES=0\0CUVISOR_AUDIT={}\0", audit.display());
+    let folder = imagined(dir.path(), &maps, 4, environment.as_bytes());
+    let ask = || doctor(77, |c| c.env("CUVISOR_PROC_ROOT", dir.path()));
+    let (level, cause) = finding(&ask(), "route");
+    assert!(level == "warning" && cause.contains("RTLD_DEEPBIND"), "{cause}");
+    assert!(ask().stdout.contains(&format!("linked to libcuda: {}", deep.display())));
+    std::fs::remove_file(folder.join("fd/0")).unwrap();
+    assert_eq!(finding(&ask(), "route"), ("ok".into(), "it has not initialised CUDA".into()));
+    std::os::unix::fs::symlink("/dev/nvidia0", folder.join("fd/0")).unwrap();
+    std::fs::remove_file(&audit).unwrap();
+    let unknown = "whether its cuInit came through the library is not known: no audit file can be read";
+    assert_eq!(finding(&ask(), "route"), ("ok".into(), unknown.into()));
+}
+
+#[test]
+fn names_that_are_no_text_are_no_obstacle() {
+    let dir = tempfile::TempDir::new().unwrap();
+    imagined(dir.path(), "0-1 r-xp 0 0:0 1 /usr/lib/libcuda.so.1\n", 1, b"CUDA_VISIBLE_DEVICES=\xff0\0\xff=\xfe\0");
+    let out = doctor(77, |c| c.env("CUVISOR_PROC_ROOT", dir.path()));
+    assert_eq!(finding(&out, "GPUs").1, "minor 0 opened, no context");
+    assert_eq!(finding(&out, "variable").1, "at start \"\u{fffd}0\"; what it was at cuInit is not known: no audit line is there");
+}
+
+#[test]
+fn another_users_process_is_told_as_far_as_it_can_be_read() {
+    // SAFETY: geteuid takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("another_users_process_is_told_as_far_as_it_can_be_read", "only root can become another user");
+    }
+    let mut child = Child::prog("handle", ["init", "wait"]).devices("1");
+    let process = Waiting::start(&mut child, true);
+    let other = Child::new("setpriv").bare().args(["--reuid", "1000", "--clear-groups"]).arg(&artefacts().cuvisor);
+    let out = other.args(["doctor", "--json", "--pid"]).arg(process.0.id().to_string()).run();
+    if out.stdout.is_empty() {
+        return skip(
+            "another_users_process_is_told_as_far_as_it_can_be_read",
+            "the repository is in a folder that other users cannot enter",
+        );
+    }
+    assert_eq!(finding(&out, "driver"), ("warning".into(), "its mappings may not be read".into()));
+    assert_eq!(finding(&out, "GPUs"), ("warning".into(), "its descriptors may not be read".into()));
+    assert!(finding(&out, "variable").1.starts_with("at start may not be read"));
+    assert_eq!(out.code, Some(1));
+}
+
+#[test]
+fn five_thousand_processes_are_no_obstacle() {
+    let dir = tempfile::TempDir::new().unwrap();
+    imagined(dir.path(), "0-1 r-xp 0 0:0 1 /usr/lib/libcuda.so.1\n", 4, b"");
+    for pid in 1000..6000 {
+        let folder = dir.path().join(format!("proc/{pid}"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("status"), "State:\tS\nUid:\t0 0 0 0\n").unwrap();
+        std::fs::write(folder.join("cmdline"), "x\0").unwrap();
+    }
+    let out = Child::new(&artefacts().cuvisor).bare().args(["ps", "--json"]).env("CUVISOR_PROC_ROOT", dir.path()).run();
+    let all: Vec<serde_json::Value> = serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    assert_eq!((all.len(), all[0]["pid"].as_u64()), (1, Some(77)));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod cases_c;
 mod cases_d;
 mod clients;
 mod doctor;
+mod doctor_shell;
 mod explain;
 mod guard;
 mod policy_file;

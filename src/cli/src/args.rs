@@ -30,8 +30,11 @@ pub enum Command {
     Tail(Tail),
     /// Say which processes have a GPU open now
     Ps(Ps),
-    /// Say why a running process has the GPUs that it has
+    /// Check variables, driver, GPUs, library and policy of this shell, or of a running process
     Doctor(Doctor),
+    /// Ask the driver for its devices; doctor starts this in a process of its own
+    #[command(name = crate::doctor::ASK, hide = true)]
+    AskDriver,
 }
 
 /// `cuvisor run`
@@ -154,9 +157,12 @@ pub struct Ps {
 /// `cuvisor doctor`
 #[derive(clap::Args, Debug)]
 pub struct Doctor {
-    /// The process
+    /// Ask about this running process instead of this shell
     #[arg(long, value_name = "N")]
-    pub pid: u32,
+    pub pid: Option<u32>,
+    /// How long the driver may take to answer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, conflicts_with = "pid")]
+    pub limit: u64,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -32,6 +32,20 @@ pub fn find() -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Every copy in a known place: beside the command, where packages put it, in the virtual environment that is active.
+pub fn all() -> Vec<PathBuf> {
+    let named = std::env::var_os(VARIABLE).map(PathBuf::from);
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(FILE_NAME)));
+    let environment = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
+    let versions = environment.and_then(|folder| std::fs::read_dir(folder.join("lib")).ok()).into_iter().flatten().flatten();
+    let wheels = versions.map(|version| version.path().join("site-packages/cuvisor").join(FILE_NAME));
+    let places = named.into_iter().chain(beside).chain(SYSTEM_PATHS.map(PathBuf::from)).chain(wheels);
+    let mut found: Vec<_> = places.filter_map(|place| place.canonicalize().ok()).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// The loader splits LD_PRELOAD at blanks and colons and has no way to quote them (ld.so(8)).
 fn check_path(path: &Path) -> Result<()> {
     if path.as_os_str().as_bytes().iter().any(|c| matches!(c, b' ' | b'\t' | b'\n' | b':')) {

@@ -1,16 +1,20 @@
 //! cuvisor: starts programs with their GPUs fixed, and explains what the library does.
+#![deny(unsafe_code)]
 
 mod args;
 mod audit;
 mod commands;
+mod doctor;
 mod elf;
 mod exit;
 mod library;
 mod machine;
 mod output;
 mod process;
+mod reading;
 mod source;
 mod subject;
+mod system;
 mod verdict;
 
 use args::{Args, Command};
@@ -27,7 +31,8 @@ fn main() -> ExitCode {
         Command::Report(report) => commands::report::run(&report),
         Command::Tail(tail) => commands::tail::run(&tail),
         Command::Ps(ps) => commands::ps::run(&ps),
-        Command::Doctor(doctor) => commands::doctor::run(&doctor),
+        Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::AskDriver => commands::ask_driver::run(),
     };
     match result {
         Ok(exit) => exit.into(),

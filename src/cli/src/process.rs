@@ -24,6 +24,8 @@ pub struct Running {
     pub has_library: Option<bool>,
     /// How many descriptors of each `/dev/nvidia<minor>` it has open; none where that may not be read.
     pub nodes: Option<BTreeMap<u32, usize>>,
+    /// The files that are mapped in it; none where that may not be read.
+    pub files: Option<Vec<String>>,
     /// The driver's libraries that are mapped in it, by path; none where that may not be read.
     pub drivers: Option<Vec<String>>,
     /// When it started, in clock ticks since the machine did.
@@ -56,7 +58,8 @@ impl Running {
             environment: std::fs::read(folder.join("environ")).ok().map(|text| environment(&text)),
             cgroup: std::fs::read(folder.join("cgroup")).unwrap_or_default(),
             has_library: files.as_ref().map(|files| files.iter().any(|file| file.ends_with("/libcuvisor.so"))),
-            drivers: files.map(|files| files.into_iter().filter(|file| file.contains("/libcuda.so")).collect()),
+            drivers: files.as_ref().map(|files| files.iter().filter(|file| file.contains("/libcuda.so")).cloned().collect()),
+            files,
             start_time: start_time(&stat),
             nodes: nodes(&folder.join("fd")),
             no_new_privs: field("NoNewPrivs:") == "1",

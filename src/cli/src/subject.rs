@@ -9,7 +9,7 @@ use cuvisor_policy::rule::Facts;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A process that is asked about: one that would be started, or one that runs.
 pub struct Subject {
@@ -57,6 +57,25 @@ impl Subject {
         let command_line = args.command.iter().map(|a| a.as_bytes()).collect::<Vec<_>>().join(&b' ');
         let cgroup = std::fs::read("/proc/self/cgroup").unwrap_or_default();
         Ok(Self { uid, user, gids, exe, command_line, environment, cgroup })
+    }
+
+    /// A program of this shell's, whichever: what rules ask of the user, the environment and the cgroup is this
+    /// process's, executable and arguments are the shell's.
+    pub fn here() -> Self {
+        let own = Running::read(Path::new("/"), std::process::id());
+        let shell = Running::read(Path::new("/"), std::os::unix::process::parent_id());
+        let environment = std::env::vars_os().map(|(k, v)| (k.into_vec(), v.into_vec())).collect();
+        let user = |uid| machine::users().into_iter().find(|u| u.uid == uid).map(|u| u.name).unwrap_or_default();
+        let uid = own.as_ref().map(|own| own.uid).unwrap_or_default();
+        Self {
+            uid,
+            user: user(uid),
+            gids: own.as_ref().map(|own| own.gids.clone()).unwrap_or_default(),
+            exe: shell.as_ref().map(|shell| shell.exe.clone()).unwrap_or_default(),
+            command_line: shell.map(|shell| shell.command).unwrap_or_default(),
+            environment,
+            cgroup: own.map(|own| own.cgroup).unwrap_or_default(),
+        }
     }
 
     /// A process that runs. What may not be read counts as empty; [`Running`] says what that was.

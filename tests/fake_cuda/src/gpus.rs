@@ -23,6 +23,11 @@ pub fn visible() -> Option<&'static Visible> {
 
 /// cuInit: the variable is read at each call until one succeeds; a child forked after that is refused.
 pub fn init(flags: u32) -> i32 {
+    if log::variable("FAKE_CUDA_HANG").is_some() {
+        loop {
+            std::thread::park();
+        }
+    }
     if let Some(code) = log::variable("FAKE_CUDA_INIT_RESULT").and_then(|text| text.parse().ok())
         && code != 0
     {

@@ -10,6 +10,7 @@
 //! | `FAKE_CUDA_LOG` | a file to which each call is appended as a line |
 //! | `FAKE_CUDA_IGNORE_CVD` | 1: every GPU is visible, whatever the variable says |
 //! | `FAKE_CUDA_INIT_RESULT` | what cuInit answers |
+//! | `FAKE_CUDA_HANG` | set: cuInit never comes back |
 //! | `FAKE_CUDA_INIT_IN_CONSTRUCTOR` | 1: the library calls cuInit while it is loaded |
 //! | `FAKE_CUDA_FASTEST_LAST` | 1: the order is reversed unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` |
 //! | `FAKE_CUDA_SHIM` | another copy, to which cuInit is passed on by dlopen and dlsym |

@@ -3,6 +3,7 @@
 use crate::args::Explain;
 use crate::exit::Exit;
 use crate::machine;
+use crate::reading::{Token, tokens};
 use crate::subject::Subject;
 use crate::verdict::{self, Rejected};
 use anyhow::Result;
@@ -11,7 +12,7 @@ use cuvisor_policy::file::policy::{Mode, Seal};
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
 use cuvisor_policy::rule::Facts;
-use cuvisor_policy::visible::{self, End, Reading};
+use cuvisor_policy::visible;
 use serde::Serialize;
 use std::path::Path;
 
@@ -34,12 +35,6 @@ struct Explanation {
     reason: Option<&'static str>,
     result: Option<i32>,
     sees: Option<Vec<Seen>>,
-}
-
-#[derive(Serialize)]
-struct Token {
-    text: String,
-    reading: String,
 }
 
 #[derive(Serialize)]
@@ -109,24 +104,6 @@ fn sight(inventory: &Inventory, ordinal: usize, index: usize) -> Option<Seen> {
         pci: lossy(gpu.pci.text().as_bytes()),
         model: (!gpu.model.is_empty()).then(|| lossy(gpu.model.as_bytes())),
     })
-}
-
-/// Each element of the request with the driver's reading of it.
-fn tokens(request: &[u8]) -> Vec<Token> {
-    let reading = |element: visible::Element<'_>| {
-        let ignored = if element.ignored.is_empty() { String::new() } else { format!(" and ignores `{}`", lossy(element.ignored)) };
-        match element.reading {
-            Reading::Index(index) => format!("the driver reads {index}{ignored}"),
-            Reading::Uuid(prefix) if prefix.digits().is_empty() => "the driver reads the beginning of every UUID".to_owned(),
-            Reading::Uuid(prefix) if !prefix.is_whole() => format!("the driver reads the beginning {} of a UUID", lossy(prefix.digits())),
-            Reading::Uuid(prefix) => format!("the driver reads the UUID {}{ignored}", lossy(prefix.digits())),
-            Reading::Mig(_) => "the driver reads a MIG device".to_owned(),
-            Reading::End(End::Negative) => "the list ends here: the number is below zero".to_owned(),
-            Reading::End(End::NotAUuid) => "the list ends here: this does not begin a UUID".to_owned(),
-            Reading::End(End::NotADevice) => "the list ends here: this is no device".to_owned(),
-        }
-    };
-    visible::elements(request).map(|element| Token { text: lossy(element.text), reading: reading(element) }).collect()
 }
 
 fn text(e: &Explanation, unknown_machine: bool) -> String {

@@ -1,7 +1,7 @@
 //! One file a command.
 
+pub mod ask_driver;
 pub mod check;
-pub mod doctor;
 pub mod expect;
 pub mod explain;
 pub mod ps;

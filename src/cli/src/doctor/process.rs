@@ -1,11 +1,8 @@
 //! `cuvisor doctor --pid N`: why a running process has the GPUs that it has.
 
-use crate::args::Doctor;
-use crate::audit::event::{Event, Seal as SealLine};
-use crate::audit::files;
+use super::audit_line::{self, Log, Logged};
+use super::{Finding, Level, bad, ok, policy};
 use crate::commands::ps::USED;
-use crate::commands::report::print;
-use crate::exit::Exit;
 use crate::process::Running;
 use crate::subject::Subject;
 use crate::verdict::{self, Verdict};
@@ -14,81 +11,18 @@ use anyhow::Result;
 use cuvisor_policy::file::policy::Seal;
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
-use serde::Serialize;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// How bad a finding is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Level {
-    Ok,
-    Warning,
-    Failure,
-}
-
-/// One question about the process, and its answer.
-#[derive(Serialize)]
-struct Finding {
-    check: &'static str,
-    level: Level,
-    cause: String,
-    remedy: Option<&'static str>,
-}
-
-fn ok(check: &'static str, cause: impl Into<String>) -> Finding {
-    Finding { check, level: Level::Ok, cause: cause.into(), remedy: None }
-}
-
-fn bad(check: &'static str, level: Level, cause: impl Into<String>, remedy: &'static str) -> Finding {
-    Finding { check, level, cause: cause.into(), remedy: Some(remedy) }
-}
-
-/// Asks the questions. Exit code 0: all is well; 1: a warning; 2: a failure, or there is no such process.
-///
-/// # Errors
-/// None but that of writing to stdout.
-pub fn run(args: &Doctor) -> Result<Exit> {
-    let root = machine::root();
-    let findings = match Running::read(&root, args.pid) {
-        None => vec![bad(
-            "process",
-            Level::Failure,
-            format!("{} is gone, a zombie, or a kernel thread", args.pid),
-            "look with ps which process you mean",
-        )],
-        Some(running) => examine(&running, &machine::inventory(&root))?,
-    };
-    if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&findings)?))?;
-    } else {
-        print(&findings.iter().map(text).collect::<String>())?;
-    }
-    Ok(match findings.iter().map(|finding| finding.level).max() {
-        Some(Level::Failure) => Exit::CannotRead,
-        Some(Level::Warning) => Exit::Found,
-        _ => Exit::Success,
-    })
-}
-
-fn text(finding: &Finding) -> String {
-    let level = match finding.level {
-        Level::Ok => "ok",
-        Level::Warning => "warning",
-        Level::Failure => "failure",
-    };
-    let remedy = finding.remedy.map_or_else(String::new, |remedy| format!("{:>21}{remedy}\n", "-> "));
-    format!("{:<9}{:<9}{}\n{remedy}", finding.check, level, finding.cause)
-}
-
-fn examine(running: &Running, inventory: &Inventory) -> Result<Vec<Finding>> {
+pub fn examine(running: &Running, inventory: &Inventory) -> Result<Vec<Finding>> {
     let verdict = verdict::of(&mut Subject::running(running), None)?;
-    let logged = logged(running);
-    let mut findings = vec![driver(running), devices(running, inventory, &verdict), variable(running, logged.as_ref())];
+    let log = audit_line::find(running);
+    let logged = log.init();
+    let mut findings = vec![driver(running), devices(running, inventory, &verdict), variable(running, logged)];
     findings.push(library(running, &verdict));
-    findings.push(policy(&verdict));
-    findings.push(seal(running, &verdict, logged.as_ref()));
+    findings.push(route(running, &log));
+    findings.push(policy::rule(&verdict));
+    findings.push(seal(running, &verdict, logged));
     Ok(findings)
 }
 
@@ -185,18 +119,31 @@ fn absence(running: &Running) -> String {
     }
 }
 
-fn policy(verdict: &Verdict) -> Finding {
-    if let Some(broken) = &verdict.broken {
-        return bad(
-            "policy",
-            Level::Failure,
-            format!("it is broken, and so gives no GPU: {}", broken.lines().next().unwrap_or_default()),
-            "cuvisor check tells all that is wrong with it",
-        );
+/// From so many descriptors of one node on the driver is initialised: NVML alone opens 3 (driver-facts.md).
+const INITIALISED: usize = 4;
+
+/// Whether the process came to the driver past the hooks (B18).
+fn route(running: &Running, log: &Log) -> Finding {
+    const CHECK: &str = "route";
+    let initialised = running.nodes.as_ref().is_some_and(|nodes| nodes.values().any(|count| *count >= INITIALISED));
+    match log {
+        Log::Init(logged) => ok(CHECK, format!("its cuInit came through the library{}", logged.origin)),
+        _ if running.has_library != Some(true) => ok(CHECK, "the library is not in it, so nothing is logged"),
+        _ if !initialised => ok(CHECK, "it has not initialised CUDA"),
+        Log::Unread => ok(CHECK, "whether its cuInit came through the library is not known: no audit file can be read"),
+        Log::Silent => {
+            let linked: Vec<_> = running.files.iter().flatten().filter(|file| links_the_driver(running, file)).cloned().collect();
+            let cause = "it has initialised CUDA, and no cuInit came through the library: it was opened with RTLD_DEEPBIND, or found by dlvsym or by reading the symbol table";
+            bad(CHECK, Level::Warning, cause, "CUDA_VISIBLE_DEVICES still holds there; use the kernel seal to be sure")
+                .with(linked.into_iter().map(|file| format!("linked to libcuda: {file}")).collect())
+        }
     }
-    let file = verdict.policy.as_ref().map_or("no file".to_owned(), |path| path.display().to_string());
-    let rule = verdict.rule.as_ref().map_or("[default]".to_owned(), |rule| format!("rule {rule}"));
-    ok("policy", format!("{file}, {rule}: {} {}", verdict.mode.word(), String::from_utf8_lossy(verdict.rights.devices.text())))
+}
+
+/// Whether a mapped file is linked to the driver. It is read as the process itself sees it.
+fn links_the_driver(running: &Running, file: &str) -> bool {
+    let seen = machine::root().join(format!("proc/{}/root", running.pid)).join(file.trim_start_matches('/'));
+    file.contains(".so") && std::fs::read(seen).is_ok_and(|bytes| elf::needs(&bytes, "libcuda.so.1"))
 }
 
 /// The kernel does not tell who is sealed: the audit line does, else an inherited variable; the promise not
@@ -232,36 +179,4 @@ fn seal(running: &Running, verdict: &Verdict, logged: Option<&Logged>) -> Findin
             "give the policy an audit file: its init event says which seal holds",
         ),
     }
-}
-
-/// What the audit file says of a process.
-struct Logged {
-    request: Option<String>,
-    effective: Option<String>,
-    seal: Option<SealLine>,
-}
-
-/// The last `init` of the process in the audit files that can be read.
-fn logged(running: &Running) -> Option<Logged> {
-    let own = running
-        .environment
-        .as_ref()
-        .and_then(|e| e.get(names::AUDIT.as_bytes()))
-        .map(|path| String::from_utf8_lossy(path).into_owned().into());
-    let paths = match own {
-        Some(path) => vec![path],
-        None => files::choose(&[]).ok()?,
-    };
-    let mut last = None;
-    for path in paths {
-        let Ok(file) = files::open(&path) else { continue };
-        for line in BufReader::new(file).lines().map_while(Result::ok).filter(|line| line.contains("\"init\"")) {
-            let Ok(event) = Event::parse(&line) else { continue };
-            if event.event == "init" && event.pid == i64::from(running.pid) && event.start_time == running.start_time {
-                let own = |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().map(str::to_owned);
-                last = Some(Logged { request: own(&event.request), effective: own(&event.effective), seal: event.seal.clone() });
-            }
-        }
-    }
-    last
 }
