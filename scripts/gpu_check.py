@@ -193,6 +193,55 @@ def section_traps():
         row("traps", f"A04, PYTORCH_NVML_BASED_CUDA_CHECK={nvml}", bare.line(), held.line(), held.line() == "count 1, driver 1, tensor works")
 
 
+# The guide's programs, with PyTorch where the stand-in stood.
+def section_guide(uuids):
+    right, variable = ("1", "1") if len(uuids) > 1 else ("none", "")
+    wanted = uuids[1][:12] if len(uuids) > 1 else "no GPU"
+    environment = {"TRAP_FRAMEWORK": "torch", "TRAP_RIGHT": variable, "TRAP_OTHER": "0", "HOME": str(WORK)}
+
+    def one(line):
+        name, kind, text = line.split("\t")
+        command = [sys.executable, str(ROOT / "tests" / "traps" / f"{name}.py")]
+        shell = {"CUDA_VISIBLE_DEVICES": variable} if kind == "shell" else {}
+        return name, text, run(command, env=environment | shell), run(command, right, env=environment | shell)
+
+    for name, text, bare, held in pool.map(one, (ROOT / "tests" / "traps" / "rows.tsv").read_text().splitlines()):
+        if "absent" in bare.out:
+            row("guide", text, bare.line(), "", None)
+        elif name == "beyond":
+            row("guide", text, bare.line(), held.line(), held.line() == bare.line())
+        else:
+            row("guide", text, bare.line(), held.line(), held.line() == wanted)
+
+
+# --- The trace, through a real framework's import
+
+def section_trace():
+    command = [sys.executable, "-c", "import torch\ntorch.cuda.is_available()\ntorch.ones(1, device='cuda')"]
+    out = subprocess.run([str(RELEASE / "cuvisor"), "run", "--trace", "--", *command], env=BASE, capture_output=True, text=True, timeout=LIMIT)
+    lines = [line for line in out.stderr.splitlines() if " cuInit -> 0" in line]
+    told = lines[0].split(" s ", 1)[-1] if lines else out.stderr.strip()[-200:]
+    row("trace", "PyTorch's is_available()", "", told, "from torch/cuda/__init__.py" in told and "from <string>:2" in told)
+    contexts = [line for line in out.stderr.splitlines() if "cuDevicePrimaryCtxRetain GPU 0" in line and "from <string>:3" in line]
+    row("trace", "PyTorch's first tensor", "", contexts[0].split(" s ", 1)[-1] if contexts else "(no line)", bool(contexts))
+    for script, code in (("import torch", 0), ("import torch; torch.cuda.is_available()", 3)):
+        out = subprocess.run([str(RELEASE / "cuvisor"), "run", "--expect-no-cuda", "--", sys.executable, "-c", script], env=BASE, capture_output=True, text=True, timeout=LIMIT)
+        row("trace", f"--expect-no-cuda: {script}", "", f"exit {out.returncode} {out.stderr.strip()[:160]}", out.returncode == code)
+
+
+# --- doctor
+
+def section_doctor(uuids):
+    ask = lambda env: json.loads(subprocess.run([str(RELEASE / "cuvisor"), "doctor", "--json"], env=BASE | env, capture_output=True, text=True, timeout=LIMIT).stdout)
+    told = {one["check"]: one for one in ask({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})}
+    for check in ("kernel driver", "GPUs", "nodes", "driver", "copies", "cuInit", "lists", "library", "kernel seal"):
+        one = told.get(check, {"level": "failure", "cause": "(not told)"})
+        # A machine may rightly have several copies of libcuda; that is for its reader to judge.
+        row("doctor", check, "", f"{one['level']}: {one['cause']}", one["level"] == "ok" or (check == "copies" and one["level"] == "warning"))
+    hidden = {one["check"]: one for one in ask({"CUDA_VISIBLE_DEVICES": ""})}
+    row("doctor", "CVD empty", "", f"{hidden['cuInit']['cause']}", hidden["cuInit"]["cause"] == "100 CUDA_ERROR_NO_DEVICE")
+
+
 # --- 4. Life of a process
 
 def section_life():
@@ -326,9 +375,9 @@ def main():
         sys.exit("SKIPPED gpu-check: nvidia-smi shows no GPU here")
     start = time.time()
     about = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, env=BASE).stdout.strip().splitlines()[0]
-    sections = [lambda: section_reading(uuids), lambda: section_routes(uuids), section_traps, section_life, section_tools, section_smi, section_seal, section_ps, section_guard, section_cost]
+    sections = [lambda: section_reading(uuids), lambda: section_routes(uuids), section_traps, lambda: section_guide(uuids), section_trace, lambda: section_doctor(uuids), section_life, section_tools, section_smi, section_seal, section_ps, section_guard, section_cost]
     only = os.environ.get("GPU_CHECK_SECTIONS")
-    names = ["reading", "routes", "traps", "life", "tools", "smi", "seal", "ps", "guard", "cost"]
+    names = ["reading", "routes", "traps", "guide", "trace", "doctor", "life", "tools", "smi", "seal", "ps", "guard", "cost"]
     for name, section in zip(names, sections):
         if only and name not in only.split(","):
             continue

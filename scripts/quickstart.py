@@ -11,14 +11,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RELEASE = ROOT / "target" / "release"
-TRAPS = {
-    "shell": "set in the shell",
-    "before_import": "set, then assigned otherwise before the first use",
-    "after_import": "assigned right, but after an import used CUDA",
-    "deleted": "set, then deleted by the program",
-    "hidden_then_shown": "hidden, then assigned otherwise",
-    "child": "set, then given otherwise to a child",
-}
+# The notebook needs packages from PyPI, and "beyond" is no matter of which GPU is visible.
+ROWS = [line.split("\t") for line in (ROOT / "tests" / "traps" / "rows.tsv").read_text().splitlines()]
+TRAPS = [row for row in ROWS if row[0] not in ("notebook", "beyond")]
 
 
 def real_gpus():
@@ -54,12 +49,13 @@ def main():
         print("\nThere is no NVIDIA driver here: a driver without GPUs stands in, which shows 4.")
     # With one GPU, none is the right answer and the GPU the wrong one.
     right, other = ("1", "0") if gpus > 1 else ("none", "0")
-    environment["TRAP_OTHER"] = other
-    shell = {"CUDA_VISIBLE_DEVICES": "" if right == "none" else right}
+    variable = "" if right == "none" else right
+    environment |= {"TRAP_RIGHT": variable, "TRAP_OTHER": other}
     audit = folder / "audit.jsonl"
-    rows = [("CUDA_VISIBLE_DEVICES is", "without Cuvisor", f"cuvisor run --devices {right}")]
+    rows = [("CUDA_VISIBLE_DEVICES is set", "without Cuvisor", f"cuvisor run --devices {right}")]
     wrong = 0
-    for name, text in TRAPS.items():
+    for name, kind, text in TRAPS:
+        shell = {"CUDA_VISIBLE_DEVICES": variable} if kind == "shell" else {}
         program = [sys.executable, str(ROOT / "tests" / "traps" / f"{name}.py")]
         run = [str(RELEASE / "cuvisor"), "run", "--devices", right, "--audit", str(audit), "--", *program]
         outs = [subprocess.run(c, env=environment | shell, capture_output=True, text=True) for c in (program, run)]
@@ -71,10 +67,12 @@ def main():
     print(f"Every program below is meant to use {'no GPU' if right == 'none' else 'GPU ' + right} and nothing else.\n")
     table(rows)
 
-    print(f"\nWhat was written to {audit}:\n")
+    print(f"\nWhat was written to {audit} (each cuInit, and each change that came too late):\n")
     rows = [("time", "event", "outcome", "pid", "asked for", "got", "result", "GPU")]
     for line in audit.read_text().splitlines():
         event = json.loads(line)
+        if event["event"] not in ("init", "late_change"):
+            continue
         devices = event.get("devices") or [event["device"]] if event.get("device") else event.get("devices", [])
         show = lambda key: "" if key not in event else "(unset)" if event[key] is None else str(event[key]) or '""'
         shown = " ".join((d.get("uuid") or "?")[:12] for d in devices if d)

@@ -39,8 +39,8 @@ if [ ! -x target/venv/bin/python3 ]; then
     python3 -m venv target/venv || echo "no venv: the test of cuda-bindings will be skipped"
 fi
 if [ -x target/venv/bin/python3 ]; then
-    target/venv/bin/python3 -c 'import cuda.bindings, yaml, chdb' 2>/dev/null ||
-        target/venv/bin/python3 -m pip install --quiet --disable-pip-version-check cuda-bindings pyyaml chdb ||
+    target/venv/bin/python3 -c 'import cuda.bindings, yaml, chdb, ipykernel, jupyter_client' 2>/dev/null ||
+        target/venv/bin/python3 -m pip install --quiet --disable-pip-version-check cuda-bindings pyyaml chdb ipykernel jupyter_client ||
         echo "packages from PyPI cannot be installed: their tests will be skipped"
 fi
 

@@ -26,3 +26,4 @@ mod routes;
 mod rules;
 mod run;
 mod trace;
+mod traps;

@@ -1,11 +1,5 @@
-"""The program assigns the right GPU, but an import has asked the driver already: the assignment is ignored."""
-import os
+"""The program sets the variable after the import, which does not initialise CUDA by itself."""
+import framework
 
-right = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-import helper  # noqa: F401
-
-if right is not None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = right
-import seen
-
-print(seen.gpus())
+framework.choose()
+print(framework.tensor())

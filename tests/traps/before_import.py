@@ -1,7 +1,7 @@
-"""The program assigns another GPU before anything asked the driver: the assignment wins over the shell."""
+"""The program sets the variable before anything else."""
 import os
 
-os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAP_OTHER"]
-import seen
+os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAP_RIGHT"]
+import framework
 
-print(seen.gpus())
+print(framework.tensor())

@@ -1,7 +1,7 @@
-"""Something deletes the variable: every GPU is visible."""
+"""Something deletes the variable: the first GPU is taken."""
 import os
 
 os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-import seen
+import framework
 
-print(seen.gpus())
+print(framework.tensor())

@@ -1,9 +1,9 @@
-"""Hidden first, then shown: a failed cuInit is not final, and the next one reads the variable again."""
+"""Hidden first, and tried: a failed cuInit is not final, and the driver's next one reads the variable again."""
 import os
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
-import seen
+import framework
 
-seen.init()
-os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAP_OTHER"]
-print(seen.gpus())
+framework.tensor()
+framework.choose()
+print(framework.tensor())

@@ -1,4 +1,4 @@
 """The variable is set in the shell, and the program leaves it alone."""
-import seen
+import framework
 
-print(seen.gpus())
+print(framework.tensor())

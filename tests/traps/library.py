@@ -1,4 +1,4 @@
 """A library that asks the driver while it is being imported, as is_available() at module level does."""
-import seen
+import framework
 
-seen.init()
+HAS_GPU = framework.is_available()

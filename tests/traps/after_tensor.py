@@ -1,0 +1,6 @@
+"""The program makes a tensor first."""
+import framework
+
+framework.tensor()
+framework.choose()
+print(framework.tensor())
