@@ -54,8 +54,8 @@ pub fn seal(state: &State) -> Sealed {
     if abi < 1 {
         return Sealed::Failed("no landlock");
     }
-    let Some(ruleset) = Ruleset::new(abi) else { return Sealed::Failed("no landlock ruleset") };
-    if !allow_all_but(&ruleset, c"/", &denied) || !ruleset.restrict() {
+    let Some(mut ruleset) = Ruleset::new(abi) else { return Sealed::Failed("no landlock ruleset") };
+    if !allow_all_but(&mut ruleset, c"/", &denied) || !ruleset.restrict() {
         return Sealed::Failed("landlock refused: too many layers, or no_new_privs cannot be set");
     }
     environ::set(names::SEALED, denied.as_bytes());
@@ -153,31 +153,34 @@ fn capability(nodes: &mut Nodes, folder: &[u8]) {
     }
 }
 
+/// The most denied nodes beneath one folder: as many as a text of them holds.
+const MOST_NODES: usize = 128;
+
 /// Makes a rule for each entry of a folder. One that holds a denied node is gone into instead, and the
 /// denied node itself gets none. False where a rule was needed and refused.
-fn allow_all_but(ruleset: &Ruleset, folder: &CStr, denied: &Nodes) -> bool {
+fn allow_all_but(ruleset: &mut Ruleset, folder: &CStr, denied: &Nodes) -> bool {
+    ruleset.settle();
     let Some(entries) = Directory::open(folder) else { return false };
     let prefix = folder.to_bytes().strip_suffix(b"/").unwrap_or(folder.to_bytes());
+    let mut room = [&b""[..]; MOST_NODES];
+    let beneath = denied.as_bytes().split(|c| *c == b' ').filter_map(|node| node.strip_prefix(prefix)?.strip_prefix(b"/"));
+    let count = room.iter_mut().zip(beneath).map(|(place, rest)| *place = rest).count();
+    let beneath = room.get(..count).unwrap_or_default();
     let mut sound = true;
     entries.each_kind(|name, kind| {
         if !ruleset.concerns(kind) {
             return;
         }
-        let path = inventory::path(&[prefix, b"/", name]);
-        let Some(c_path) = inventory::c_path(&path) else {
-            sound = false;
-            return;
-        };
-        let own = c_path.to_bytes();
-        let mut nodes = denied.as_bytes().split(|c| *c == b' ');
-        if nodes.clone().any(|node| node == own) {
-            return;
+        let own = name.to_bytes();
+        let mut concerned = beneath.iter().filter_map(|rest| rest.strip_prefix(own)).filter(|rest| matches!(rest, [] | [b'/', ..]));
+        match concerned.next() {
+            None => ruleset.allow(&entries, name),
+            Some([]) => {}
+            Some(_) => {
+                let path = inventory::path(&[prefix, b"/", own]);
+                sound &= inventory::c_path(&path).is_some_and(|path| allow_all_but(ruleset, path, denied));
+            }
         }
-        if nodes.any(|node| node.strip_prefix(own).is_some_and(|rest| rest.starts_with(b"/"))) {
-            sound &= allow_all_but(ruleset, c_path, denied);
-            return;
-        }
-        ruleset.allow(c_path);
     });
     sound
 }

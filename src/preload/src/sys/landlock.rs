@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_int};
 
-use super::{EntryKind, File, errno};
+use super::{Directory, EntryKind, File, errno};
 
 const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: u32 = 1;
@@ -23,6 +23,46 @@ pub struct Ruleset {
     file: File,
     right: u64,
     abi: i32,
+    opened: Opened,
+}
+
+/// Descriptors that are done with. They are closed in batches: the kernel hands out the lowest free numbers, so a
+/// batch is a few runs of neighbours, each of which one call closes.
+struct Opened {
+    numbers: [c_int; Self::MOST],
+    count: usize,
+}
+
+impl Opened {
+    /// A process's first table of descriptors has 64 places; a batch is to fit beside what the program has open.
+    const MOST: usize = 32;
+
+    fn add(&mut self, fd: c_int) {
+        if self.count == Self::MOST {
+            self.close();
+        }
+        if let Some(place) = self.numbers.get_mut(self.count) {
+            *place = fd;
+            self.count = self.count.saturating_add(1);
+        }
+    }
+
+    fn close(&mut self) {
+        let numbers = self.numbers.get(..self.count).unwrap_or_default();
+        for run in numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
+            if let (Some(first), Some(last)) = (run.first(), run.last()) {
+                // SAFETY: every number from the first to the last of the run was opened here and is used no more.
+                unsafe { system_call!(SYS_close_range, *first, *last, 0) };
+            }
+        }
+        self.count = 0;
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 /// `struct landlock_path_beneath_attr`, which is packed.
@@ -38,7 +78,7 @@ impl Ruleset {
         let right = if abi >= 5 { ACCESS_FS_IOCTL_DEV } else { ACCESS_FS_WRITE_FILE };
         // SAFETY: the attributes are one u64, the first member of landlock_ruleset_attr; the size says so.
         let fd = unsafe { system_call!(SYS_landlock_create_ruleset, &raw const right, size_of::<u64>(), 0) };
-        File::lifted(fd).ok().map(|file| Self { file, right, abi })
+        File::lifted(fd).ok().map(|file| Self { file, right, abi, opened: Opened { numbers: [0; Opened::MOST], count: 0 } })
     }
 
     /// Whether an entry of this kind needs a rule to stay as it was: what a link points to has its own
@@ -51,13 +91,25 @@ impl Ruleset {
         }
     }
 
-    /// Allows the right for a path and all beneath it. A symbolic link is left out, since what it points to
-    /// has its own place; so is what the kernel has no rule for (a pipe behind `/dev/stdout`).
-    pub fn allow(&self, path: &CStr) {
-        let Ok(target) = File::open_with(path, libc::O_PATH | libc::O_NOFOLLOW, 0) else { return };
-        let rule = PathBeneath { allowed: self.right, parent: target.0 };
+    /// Closes what [`Ruleset::allow`] has opened, so that a folder that is opened next does not lie in the middle of a run.
+    pub fn settle(&mut self) {
+        self.opened.close();
+    }
+
+    /// Allows the right for an entry of a folder and all beneath it. A symbolic link is left out, since what it
+    /// points to has its own place; so is what the kernel has no rule for (a pipe behind `/dev/stdout`).
+    ///
+    /// The descriptor may be one of the standard ones where the program has closed these: it stands for a path
+    /// only, and whoever writes to it meanwhile gets the EBADF that a closed one gives.
+    pub fn allow(&mut self, folder: &Directory, name: &CStr) {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // SAFETY: the folder is open, and `name` is a C string.
+        let fd = unsafe { system_call!(SYS_openat, folder.0.0, name.as_ptr(), flags) };
+        let Ok(fd @ 0..) = c_int::try_from(fd) else { return };
+        let rule = PathBeneath { allowed: self.right, parent: fd };
         // SAFETY: both descriptors are open, and `rule` is the struct that this type of rule takes.
         unsafe { system_call!(SYS_landlock_add_rule, self.file.0, RULE_PATH_BENEATH, &raw const rule, 0) };
+        self.opened.add(fd);
     }
 
     /// Seals this thread, and where the kernel can, all threads; whether it did. The promise never to gain

@@ -184,11 +184,11 @@ impl Directory {
 
     /// Calls `look` with the name of each entry but `.` and `..`.
     pub fn each(&self, mut look: impl FnMut(&[u8])) {
-        self.each_kind(|name, _| look(name));
+        self.each_kind(|name, _| look(name.to_bytes()));
     }
 
     /// The same with the entry's kind, as far as the file system tells it.
-    pub fn each_kind(&self, mut look: impl FnMut(&[u8], EntryKind)) {
+    pub fn each_kind(&self, mut look: impl FnMut(&CStr, EntryKind)) {
         let mut buffer = [0u8; 2048];
         loop {
             // SAFETY: the descriptor is open and the pointer and length are those of one array.
@@ -200,7 +200,7 @@ impl Directory {
             }
             while let Some((name, kind, after)) = entry(rest) {
                 rest = after;
-                if !matches!(name, b"." | b"..") {
+                if !matches!(name.to_bytes(), b"." | b"..") {
                     look(name, kind);
                 }
             }
@@ -221,14 +221,14 @@ pub enum EntryKind {
 
 /// The first entry's name and kind, and what follows it: `struct linux_dirent64` has 19 bytes before the
 /// name, of which the 17th and 18th are the entry's length and the 19th its kind (getdents64(2)).
-fn entry(entries: &[u8]) -> Option<(&[u8], EntryKind, &[u8])> {
+fn entry(entries: &[u8]) -> Option<(&CStr, EntryKind, &[u8])> {
     let len = usize::from(u16::from_ne_bytes(*entries.get(16..18)?.first_chunk()?));
     let kind = match *entries.get(18)? {
         libc::DT_LNK => EntryKind::Link,
         libc::DT_REG => EntryKind::File,
         _ => EntryKind::Other,
     };
-    let name = entries.get(19..len)?.split(|c| *c == 0).next()?;
+    let name = CStr::from_bytes_until_nul(entries.get(19..len)?).ok()?;
     Some((name, kind, entries.get(len..)?))
 }
 
