@@ -108,6 +108,28 @@ fn narrow_seals_to_the_whole_list_and_none_to_nothing() {
 }
 
 #[test]
+fn a_mig_instance_by_number_keeps_its_own_nodes_and_one_by_uuid_the_split_gpus() {
+    if !possible("a_mig_instance_by_number_keeps_its_own_nodes_and_one_by_uuid_the_split_gpus") {
+        return;
+    }
+    let show = "exec ioctl /dev/nvidia1 /dev/nvidia2 /dev/nvidia-caps/nvidia-cap31 /dev/nvidia-caps/nvidia-cap32 /dev/nvidia-caps/nvidia-cap40 /dev/nvidia-caps/nvidia-cap41";
+    // Beside the instance that each GPU has, GPU 1 gets a second one, with a compute instance of its own.
+    let split = |policy: &str| {
+        let nodes = "for k in 40 41; do mknod /dev/nvidia-caps/nvidia-cap$k c 1 3; done; chmod 666 /dev/nvidia-caps/*; ";
+        let more = "m=$CUVISOR_PROC_ROOT/proc/driver/nvidia/capabilities/gpu1/mig/gi7; mkdir -p $m/ci0; echo 'DeviceFileMinor: 40' > $m/access; echo 'DeviceFileMinor: 41' > $m/ci0/access; ";
+        let preload = "export LD_PRELOAD=$KEPT; ";
+        let out = sealed(policy, &format!("KEPT=$LD_PRELOAD; unset LD_PRELOAD; {nodes}{more}{preload}{show}"), |c| c);
+        assert_eq!(out.code, Some(0), "{out:?}");
+        out.stdout.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let one = "[default]\ndevices = [\"MIG-GPU-11111111/7/0\"]\nseal = true\n";
+    let out = split(one);
+    assert_eq!(out, "25 13 13 13 25 25", "instance 7 of GPU 1: its GPU's node, not instance 1's nodes");
+    let out = split("[default]\ndevices = [\"MIG-5c2f0eb7-0000-4000-8000-000000000000\"]\nseal = true\n");
+    assert_eq!(out, "25 25 25 25 25 25", "every GPU here is split, and the UUID does not tell which is meant");
+}
+
+#[test]
 fn the_log_says_which_level_holds() {
     if !possible("the_log_says_which_level_holds") {
         return;

@@ -24,6 +24,13 @@ pub fn inventory(root: &Path) -> Inventory {
     inventory
 }
 
+/// How many MIG instances a GPU is split into, as the driver's capabilities tell.
+pub fn instances(root: &Path, gpu: &Gpu) -> usize {
+    let folder = root.join(format!("proc/driver/nvidia/capabilities/gpu{}/mig", gpu.minor));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("gi")).count()
+}
+
 /// A machine of so many equal GPUs that are not there, for `explain --gpus`.
 pub fn imagined(count: usize) -> Inventory {
     let mut inventory = Inventory::new();

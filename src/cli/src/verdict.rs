@@ -1,5 +1,6 @@
 //! What the policy says of a process, by the library's own order of files and variables.
 
+use crate::machine;
 use crate::source;
 use crate::subject::Subject;
 use anyhow::Result;
@@ -9,19 +10,22 @@ use cuvisor_policy::file::policy::{Mode, Seal, check_audit_file};
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
 use cuvisor_policy::rule::{self, Condition, Facts};
+use cuvisor_policy::share::{self, Share};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 impl Verdict {
-    /// Whether the policy gives the GPU of this index; none stands for one that the machine's inventory lacks.
-    pub fn allows(&self, inventory: &Inventory, index: Option<usize>) -> bool {
-        match &self.rights.devices {
-            _ if self.mode != Mode::Enforce => true,
-            Devices::All => true,
-            devices => index.is_some() && devices.selectors().any(|selector| inventory.find(&selector) == index),
+    /// Whether the policy gives the GPU of this index, or an instance of it; none stands for one that the machine's
+    /// inventory lacks. `root` stands for `/`.
+    pub fn allows(&self, root: &Path, inventory: &Inventory, index: Option<usize>) -> bool {
+        let devices = &self.rights.devices;
+        if self.mode != Mode::Enforce || matches!(devices, Devices::All) {
+            return true;
         }
+        let gpu = index.and_then(|index| Some((index, inventory.get(index)?)));
+        gpu.is_some_and(|(index, gpu)| share::of(devices, inventory, index, machine::instances(root, gpu) > 0) != Share::Nothing)
     }
 }
 

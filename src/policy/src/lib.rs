@@ -28,4 +28,5 @@ pub mod inventory;
 pub mod names;
 pub mod record;
 pub mod rule;
+pub mod share;
 pub mod visible;

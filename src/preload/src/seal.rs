@@ -10,8 +10,9 @@
 use core::ffi::CStr;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::device::Devices;
-use cuvisor_policy::inventory::Inventory;
+use cuvisor_policy::inventory::Gpu;
 use cuvisor_policy::names;
+use cuvisor_policy::share::{self, Share};
 
 use crate::environ;
 use crate::inventory;
@@ -70,12 +71,19 @@ fn denied(state: &State) -> Result<Nodes, &'static str> {
         (Devices::All, _) => {}
         (devices, Some(inventory)) => {
             for (index, gpu) in inventory.iter() {
-                if !is_allowed(devices, &inventory, index) {
-                    let mut minor = Text::<10>::new();
-                    minor.push_number(u64::from(gpu.minor));
-                    push(&mut nodes, &[b"/dev/nvidia", minor.as_bytes()]);
-                    displays(&mut nodes, state, gpu.pci.text().as_bytes());
-                    capabilities(&mut nodes, state, minor.as_bytes());
+                let capabilities = Capabilities::of(state, gpu);
+                match share::of(devices, &inventory, index, capabilities.are_there()) {
+                    Share::Whole => {}
+                    Share::Instances => {
+                        capabilities.deny(&mut nodes, &|instance, compute| share::has_instance(devices, gpu, instance, compute))
+                    }
+                    Share::Nothing => {
+                        let mut minor = Text::<10>::new();
+                        minor.push_number(u64::from(gpu.minor));
+                        push(&mut nodes, &[b"/dev/nvidia", minor.as_bytes()]);
+                        displays(&mut nodes, state, gpu.pci.text().as_bytes());
+                        capabilities.deny(&mut nodes, &|_, _| false);
+                    }
                 }
             }
         }
@@ -83,10 +91,6 @@ fn denied(state: &State) -> Result<Nodes, &'static str> {
         (Devices::List(_), None) => return Err("the policy names GPUs, and /proc/driver/nvidia/gpus shows none"),
     }
     if nodes.is_cut() { Err("too many device nodes") } else { Ok(nodes) }
-}
-
-fn is_allowed(devices: &Devices, inventory: &Inventory, index: usize) -> bool {
-    devices.selectors().any(|selector| inventory.find(&selector) == Some(index))
 }
 
 fn push(nodes: &mut Nodes, parts: &[&[u8]]) {
@@ -120,31 +124,56 @@ fn displays(nodes: &mut Nodes, state: &State, pci: &[u8]) {
     });
 }
 
-/// The capability nodes of the GPU's MIG instances: `/dev/nvidia-caps/nvidia-cap<minor>`, whose minors the
+/// The capability nodes of a GPU's MIG instances: `/dev/nvidia-caps/nvidia-cap<minor>`, whose minors the
 /// driver tells in `capabilities/gpu<minor>/mig/gi*/access` and below it in `ci*/access`.
-fn capabilities(nodes: &mut Nodes, state: &State, minor: &[u8]) {
-    let base = inventory::path(&[state.root.as_bytes(), b"/proc/driver/nvidia/capabilities/gpu", minor, b"/mig"]);
-    let Some(base_path) = inventory::c_path(&base) else { return };
-    let Some(instances) = Directory::open(base_path) else { return };
-    instances.each(|instance| {
-        if !instance.starts_with(b"gi") {
-            return;
-        }
-        let folder = inventory::path(&[base_path.to_bytes(), b"/", instance]);
-        let Some(folder_path) = inventory::c_path(&folder) else { return };
-        capability(nodes, folder_path.to_bytes());
-        if let Some(parts) = Directory::open(folder_path) {
-            parts.each(|part| {
-                if part.starts_with(b"ci") {
-                    let folder = inventory::path(&[folder_path.to_bytes(), b"/", part]);
-                    capability(nodes, folder.as_bytes().strip_suffix(b"\0").unwrap_or_default());
+struct Capabilities {
+    folder: Text<512>,
+}
+
+impl Capabilities {
+    fn of(state: &State, gpu: &Gpu) -> Self {
+        let mut minor = Text::<10>::new();
+        minor.push_number(u64::from(gpu.minor));
+        let parts = [state.root.as_bytes(), b"/proc/driver/nvidia/capabilities/gpu", minor.as_bytes(), b"/mig"];
+        Self { folder: inventory::path(&parts) }
+    }
+
+    /// Whether the GPU is split.
+    fn are_there(&self) -> bool {
+        let mut found = false;
+        numbered(&self.folder, b"gi", &mut |_, _| found = true);
+        found
+    }
+
+    /// Adds the nodes of the instances, and of the compute instances in them, that are not to be kept.
+    fn deny(&self, nodes: &mut Nodes, keeps: &dyn Fn(u32, Option<u32>) -> bool) {
+        numbered(&self.folder, b"gi", &mut |instance, folder| {
+            if !keeps(instance, None) {
+                capability(nodes, folder);
+            }
+            numbered(folder, b"ci", &mut |compute, folder| {
+                if !keeps(instance, Some(compute)) {
+                    capability(nodes, folder);
                 }
             });
+        });
+    }
+}
+
+/// Calls `look` with each folder whose name is these letters and a number.
+fn numbered(folder: &Text<512>, letters: &[u8], look: &mut dyn FnMut(u32, &Text<512>)) {
+    let Some(path) = inventory::c_path(folder) else { return };
+    let Some(entries) = Directory::open(path) else { return };
+    entries.each(|name| {
+        let number = name.strip_prefix(letters).and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
+        if let Some(number) = number {
+            look(number, &inventory::path(&[path.to_bytes(), b"/", name]));
         }
     });
 }
 
-fn capability(nodes: &mut Nodes, folder: &[u8]) {
+fn capability(nodes: &mut Nodes, folder: &Text<512>) {
+    let folder = folder.as_bytes().strip_suffix(b"\0").unwrap_or_default();
     let file = inventory::path(&[folder, b"/access"]);
     let Some(text) = inventory::c_path(&file).and_then(sys::read_file::<256>) else { return };
     let line = text.as_bytes().split(|c| *c == b'\n').find_map(|line| line.strip_prefix(b"DeviceFileMinor:"));

@@ -129,7 +129,7 @@ fn gpu(minor: u32, count: usize, running: &Running, inventory: &Inventory, compu
         index,
         uuid: known.and_then(|(_, gpu)| gpu.uuid).map(|uuid| format!("GPU-{}", String::from_utf8_lossy(&uuid.text()))),
         used: count >= USED || compute.contains(&running.pid),
-        allowed: verdict.allows(inventory, index),
+        allowed: verdict.allows(&machine::root(), inventory, index),
     }
 }
 

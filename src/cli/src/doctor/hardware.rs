@@ -1,6 +1,7 @@
 //! The machine: its driver, its GPUs, and whether this user may open their nodes.
 
 use super::{Finding, failure, lossy, ok, warning};
+use crate::machine;
 use cuvisor_policy::inventory::{Gpu, Inventory};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -91,12 +92,8 @@ fn nodes(root: &Path, inventory: &Inventory) -> Finding {
 }
 
 fn mig(root: &Path, inventory: &Inventory) -> Finding {
-    let instances = |gpu: &Gpu| {
-        let folder = root.join(format!("proc/driver/nvidia/capabilities/gpu{}/mig", gpu.minor));
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("gi")).count()
-    };
-    let split: Vec<_> = inventory.iter().map(|(index, gpu)| (index, instances(gpu))).filter(|(_, count)| *count > 0).collect();
+    let split: Vec<_> =
+        inventory.iter().map(|(index, gpu)| (index, machine::instances(root, gpu))).filter(|(_, count)| *count > 0).collect();
     if split.is_empty() {
         return ok("MIG", "no GPU is split into instances");
     }

@@ -53,7 +53,8 @@ fn devices(running: &Running, inventory: &Inventory, verdict: &Verdict) -> Findi
         format!("{} {}", name(*minor), if *count >= USED { "used: it has a context" } else { "opened, no context" })
     };
     let all = nodes.iter().map(state).collect::<Vec<_>>().join(", ");
-    let outside: Vec<_> = nodes.keys().filter(|minor| !verdict.allows(inventory, index(**minor))).map(|minor| name(*minor)).collect();
+    let outside: Vec<_> =
+        nodes.keys().filter(|minor| !verdict.allows(&machine::root(), inventory, index(**minor))).map(|minor| name(*minor)).collect();
     if outside.is_empty() {
         return ok("GPUs", all);
     }
