@@ -25,7 +25,7 @@ impl Verdict {
             return true;
         }
         let gpu = index.and_then(|index| Some((index, inventory.get(index)?)));
-        gpu.is_some_and(|(index, gpu)| share::of(devices, inventory, index, machine::instances(root, gpu) > 0) != Share::Nothing)
+        gpu.is_some_and(|(index, gpu)| share::of(devices, inventory, index, || machine::instances(root, gpu) > 0) != Share::Nothing)
     }
 }
 

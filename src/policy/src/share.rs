@@ -14,9 +14,10 @@ pub enum Share {
     Instances,
 }
 
-/// What the devices give of the GPU of this index. `is_split` says whether it has MIG instances: the UUID of an
-/// instance does not tell its GPU, so one in the list leaves every GPU that is split open.
-pub fn of(devices: &Devices, inventory: &Inventory, index: usize, is_split: bool) -> Share {
+/// What the devices give of the GPU of this index. `is_split` says whether it has MIG instances, and is asked only
+/// where that matters: the UUID of an instance does not tell its GPU, so one in the list leaves every GPU that is
+/// split open.
+pub fn of(devices: &Devices, inventory: &Inventory, index: usize, is_split: impl Fn() -> bool) -> Share {
     if matches!(devices, Devices::All) {
         return Share::Whole;
     }
@@ -27,7 +28,7 @@ pub fn of(devices: &Devices, inventory: &Inventory, index: usize, is_split: bool
             Selector::Mig(text) => match Instance::parse(text) {
                 Some(instance) if instance.is_of(gpu) => share = Share::Instances,
                 Some(_) => {}
-                None if is_split || is_own_uuid(gpu, text) => return Share::Whole,
+                None if is_own_uuid(gpu, text) || is_split() => return Share::Whole,
                 None => {}
             },
             other if inventory.find(&other) == Some(index) => return Share::Whole,
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn a_gpu_is_given_whole_in_part_or_not() {
         let inventory = machine();
-        let share = |list: &[u8], split| [0, 1, 2].map(|index| of(&Devices::parse(list).unwrap(), &inventory, index, split));
+        let share = |list: &[u8], split| [0, 1, 2].map(|index| of(&Devices::parse(list).unwrap(), &inventory, index, || split));
         use Share::{Instances, Nothing, Whole};
         assert_eq!(share(b"all", false), [Whole; 3]);
         assert_eq!(share(b"none", true), [Nothing; 3]);
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(share(b"MIG-5c2f0eb7-0000-4000-8000-000000000000", true), [Whole; 3]);
         assert_eq!(share(b"MIG-5c2f0eb7-0000-4000-8000-000000000000", false), [Nothing; 3]);
         assert_eq!(share(b"MIG-11111111", false), [Nothing, Whole, Nothing]);
-        assert_eq!(of(&Devices::parse(b"0").unwrap(), &inventory, 9, true), Nothing);
+        assert_eq!(of(&Devices::parse(b"0").unwrap(), &inventory, 9, || true), Nothing);
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn denied(state: &State) -> Result<Nodes, &'static str> {
         (devices, Some(inventory)) => {
             for (index, gpu) in inventory.iter() {
                 let capabilities = Capabilities::of(state, gpu);
-                match share::of(devices, &inventory, index, capabilities.are_there()) {
+                match share::of(devices, &inventory, index, || capabilities.are_there()) {
                     Share::Whole => {}
                     Share::Instances => {
                         capabilities.deny(&mut nodes, &|instance, compute| share::has_instance(devices, gpu, instance, compute))
