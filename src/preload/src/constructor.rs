@@ -4,6 +4,7 @@ use cuvisor_policy::device::ListText;
 use cuvisor_policy::file::policy::Mode;
 
 use crate::apply;
+use crate::environ;
 use crate::state;
 use crate::sys;
 
@@ -16,7 +17,9 @@ ctor::declarative::ctor! {
         sys::keep_errno(|| {
             let state = state::get();
             if state.active && state.mode == Mode::Enforce {
-                apply::apply(state, &mut ListText::new());
+                environ::before_main(|| {
+                    apply::apply(state, &mut ListText::new());
+                });
             }
         });
     }

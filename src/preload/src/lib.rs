@@ -35,3 +35,4 @@ mod state;
 mod sys;
 mod table;
 mod trace;
+mod weak;

@@ -9,7 +9,7 @@ use crate::apply::Value;
 use crate::event::{self, Kind, LateChange};
 use crate::state::State;
 use crate::sys::{self, Memory};
-use crate::{driver, environ, nest, state};
+use crate::{driver, environ, nest, state, weak};
 
 /// Ticks of the first `cuInit`, and the process that made it.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +46,7 @@ pub fn begin() {
     }
     if !REGISTERED.swap(true, Ordering::Relaxed) {
         sys::at_exit(end);
-        sys::at_fork(forked);
+        weak::at_fork(forked);
     }
 }
 

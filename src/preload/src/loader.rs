@@ -7,6 +7,7 @@ use cuvisor_policy::buffer::Text;
 use libloading::os::unix::Library;
 
 use crate::sys::c_text;
+use crate::weak;
 
 /// The library that an address lies in.
 pub struct Module {
@@ -19,8 +20,11 @@ pub struct Module {
 impl Module {
     /// Finds the library of an address. Leaves dlerror alone.
     pub fn of(address: *const c_void) -> Option<Self> {
+        if !weak::has_loader() {
+            return None;
+        }
         let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: dladdr takes any address, and `info` has room for what it writes.
+        // SAFETY: the function is there; it takes any address, and `info` has room for what it writes.
         let found = unsafe { libc::dladdr(address, info.as_mut_ptr()) };
         if found == 0 {
             return None;
@@ -48,7 +52,10 @@ pub fn real_dlsym() -> Option<Lookup> {
     let mut found = REAL_DLSYM.load(Ordering::Acquire);
     if found.is_null() {
         // Every x86-64 glibc has this version of the name: since 2.34 in libc, before in libdl. Other preloads' carry no version.
-        // SAFETY: both arguments are C strings.
+        if !weak::has_loader() {
+            return None;
+        }
+        // SAFETY: the function is there, and both arguments are C strings.
         found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), crate::arch::DLSYM_VERSION.as_ptr()) };
         REAL_DLSYM.store(found, Ordering::Release);
     }
@@ -71,7 +78,10 @@ pub struct Opened(*mut c_void);
 impl Opened {
     /// Opens a library that is loaded; `name` ends with NUL.
     pub fn loaded(name: &str) -> Option<Self> {
-        // SAFETY: RTLD_NOLOAD opens only what is loaded already, so no initialiser runs.
+        if !weak::has_loader() {
+            return None;
+        }
+        // SAFETY: the loader's functions are there; RTLD_NOLOAD opens only what is loaded already, so no initialiser runs.
         let library = unsafe { Library::open(Some(name), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
         library.ok().map(|library| Self(library.into_raw()))
     }

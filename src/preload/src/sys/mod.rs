@@ -428,12 +428,6 @@ pub fn at_exit(function: extern "C" fn()) {
     unsafe { libc::atexit(function) };
 }
 
-/// Calls `function` in the child after each fork.
-pub fn at_fork(function: unsafe extern "C" fn()) {
-    // SAFETY: the function is code of this library, and touches atomics only, as a child of a threaded process must.
-    unsafe { libc::pthread_atfork(None, None, Some(function)) };
-}
-
 /// The bytes of a C string that outlives the call; empty for NULL.
 pub fn c_text<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
