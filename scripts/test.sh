@@ -9,10 +9,11 @@ say() { printf '\n== %s\n' "$1"; }
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     missing=()
-    for pair in cc:gcc python3:python3 strace:strace readelf:binutils shellcheck:shellcheck chromium:chromium gzip:gzip; do
+    for pair in cc:gcc python3:python3 strace:strace readelf:binutils shellcheck:shellcheck chromium:chromium gzip:gzip debootstrap:debootstrap musl-gcc:musl-tools; do
         command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
     done
     python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+    echo 'int main(void) { return 0; }' | cc -m32 -o /dev/null -x c - 2>/dev/null || missing+=(gcc-multilib)
     if [ ${#missing[@]} -gt 0 ]; then
         say "installing ${missing[*]}"
         apt-get -qq update >/dev/null
@@ -39,10 +40,32 @@ if [ ! -x target/venv/bin/python3 ]; then
     python3 -m venv target/venv || echo "no venv: the test of cuda-bindings will be skipped"
 fi
 if [ -x target/venv/bin/python3 ]; then
-    target/venv/bin/python3 -c 'import cuda.bindings, yaml, chdb, ipykernel, jupyter_client' 2>/dev/null ||
-        target/venv/bin/python3 -m pip install --quiet --disable-pip-version-check cuda-bindings pyyaml chdb ipykernel jupyter_client ||
+    target/venv/bin/python3 -c 'import cuda.bindings, yaml, chdb, ipykernel, jupyter_client, dockerfile_parse' 2>/dev/null ||
+        target/venv/bin/python3 -m pip install --quiet --disable-pip-version-check cuda-bindings pyyaml chdb ipykernel jupyter_client dockerfile-parse ||
         echo "packages from PyPI cannot be installed: their tests will be skipped"
 fi
+
+say "packages, built twice"
+if scripts/package.sh target/package >target/package.txt 2>&1; then
+    CUVISOR_PACKAGE_TARGET=$PWD/target/packaging-again scripts/package.sh target/package-again >target/package.txt 2>&1
+    cmp target/package/SHA256SUMS target/package-again/SHA256SUMS
+    # The stand-in driver for the systems below, which are older than this one.
+    PATH=$PWD/target/venv/bin:$PATH cargo zigbuild --quiet --release -p fake_cuda --target x86_64-unknown-linux-gnu.2.17 --target-dir target/packaging
+    cat target/package/SHA256SUMS
+else
+    cat target/package.txt
+    echo "the packages could not be built: their tests will be skipped"
+fi
+
+say "Debian systems, the oldest and the newest"
+for suite in bullseye sid; do
+    place=$PWD/target/roots/$suite
+    mkdir -p target/roots
+    if [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null && [ ! -e "$place/usr/bin/python3" ]; then
+        rm -rf "$place"
+        debootstrap --variant=minbase --include=python3 "$suite" "$place" >target/debootstrap.txt 2>&1 || { tail -3 target/debootstrap.txt; rm -rf "$place"; }
+    fi
+done
 
 say "tests"
 cargo test --release --workspace --exclude cuvisor-preload --exclude fake_cuda -- --nocapture 2>&1 | tee target/tests.txt

@@ -17,6 +17,8 @@ mod doctor;
 mod doctor_shell;
 mod explain;
 mod guard;
+mod install;
+mod packages;
 mod policy_file;
 mod ps;
 mod reading;

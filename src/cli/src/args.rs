@@ -32,6 +32,16 @@ pub enum Command {
     Ps(Ps),
     /// Check variables, driver, GPUs, library and policy of this shell, or of a running process
     Doctor(Doctor),
+    /// Put the library into every program of this machine, or make a notebook kernel under it
+    Install(Install),
+    /// Take the library out of every program again
+    Uninstall(Uninstall),
+    /// Write the manual page and the shell completions into a folder, for packages
+    #[command(hide = true)]
+    Manual {
+        /// The folder
+        folder: PathBuf,
+    },
     /// Ask the driver for its devices; doctor starts this in a process of its own
     #[command(name = crate::doctor::ASK, hide = true)]
     AskDriver,
@@ -166,4 +176,41 @@ pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `cuvisor install`
+#[derive(clap::Args, Debug)]
+pub struct Install {
+    /// The library, a policy where there is none, and the line in /etc/ld.so.preload
+    #[arg(long, conflicts_with = "jupyter")]
+    pub system: bool,
+    /// Install into the system in this folder, such as an image that is being made
+    #[arg(long, value_name = "DIR", requires = "system")]
+    pub root: Option<PathBuf>,
+    /// The policy to install where there is none yet
+    #[arg(long, value_name = "FILE", requires = "system")]
+    pub policy: Option<PathBuf>,
+    /// A notebook kernel of this name instead
+    #[arg(long, value_name = "NAME")]
+    pub jupyter: Option<String>,
+    /// The GPUs of the kernel
+    #[arg(long, value_name = "LIST", requires = "jupyter")]
+    pub devices: Option<String>,
+    /// The Python of the kernel
+    #[arg(long, value_name = "FILE", requires = "jupyter")]
+    pub python: Option<PathBuf>,
+}
+
+/// `cuvisor uninstall`
+#[derive(clap::Args, Debug)]
+pub struct Uninstall {
+    /// Uninstall from the system in this folder
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Remove the policy and the audit files as well
+    #[arg(long, conflicts_with = "keep_library")]
+    pub purge: bool,
+    /// Remove only the line in /etc/ld.so.preload: the library belongs to a package
+    #[arg(long)]
+    pub keep_library: bool,
 }

@@ -7,22 +7,47 @@ use std::path::{Path, PathBuf};
 
 /// The library's file name.
 pub const FILE_NAME: &str = "libcuvisor.so";
+/// The name of the empty 32-bit library beside it in a package.
+pub const STUB_NAME: &str = "libcuvisor32.so";
 /// Where a package puts it.
-const SYSTEM_PATHS: [&str; 2] = ["/usr/lib/x86_64-linux-gnu/cuvisor/libcuvisor.so", "/usr/local/lib/cuvisor/libcuvisor.so"];
+const SYSTEM_PATHS: [&str; 4] = [
+    "/usr/lib/x86_64-linux-gnu/cuvisor/libcuvisor.so",
+    "/usr/lib64/cuvisor/libcuvisor.so",
+    "/usr/lib/cuvisor/libcuvisor.so",
+    "/usr/local/lib/cuvisor/libcuvisor.so",
+];
 /// Names another place, for packages that keep their files elsewhere.
 pub const VARIABLE: &str = "CUVISOR_LIBRARY";
 
-/// Finds the library: the variable's, else beside the command, else where packages put it.
+/// The places to look, best first: beside the command, in the tarball's and the wheel's `lib` beside its `bin`, where
+/// packages put it.
+fn places() -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    if let Some(bin) = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned())) {
+        places.push(bin.join(FILE_NAME));
+        places.push(bin.with_file_name("lib").join(FILE_NAME));
+        places.extend(wheels(&bin.with_file_name("lib")));
+    }
+    places.extend(SYSTEM_PATHS.map(PathBuf::from));
+    places
+}
+
+/// The copies that wheels of any Python have put below a `lib` folder.
+fn wheels(lib: &Path) -> Vec<PathBuf> {
+    let mut versions: Vec<_> = std::fs::read_dir(lib).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    versions.retain(|folder| folder.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python3")));
+    versions.sort();
+    let packages = |version: PathBuf| ["site-packages", "dist-packages"].map(|folder| version.join(folder).join("cuvisor").join(FILE_NAME));
+    versions.into_iter().flat_map(packages).collect()
+}
+
+/// Finds the library: the variable's, else the first in the known places.
 ///
 /// # Errors
 /// Lists the places that were looked at, or says why the loader could not take the path.
 pub fn find() -> Result<PathBuf> {
     let named = std::env::var_os(VARIABLE).map(PathBuf::from);
-    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(FILE_NAME)));
-    let places: Vec<PathBuf> = match named {
-        Some(path) => vec![path],
-        None => beside.into_iter().chain(SYSTEM_PATHS.map(PathBuf::from)).collect(),
-    };
+    let places: Vec<PathBuf> = named.map_or_else(places, |path| vec![path]);
     let Some(found) = places.iter().find(|path| path.is_file()) else {
         let list: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
         bail!("{FILE_NAME} is not there: looked at {}; set {VARIABLE} to its path", list.join(", "));
@@ -32,14 +57,11 @@ pub fn find() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Every copy in a known place: beside the command, where packages put it, in the virtual environment that is active.
+/// Every copy in a known place, and in the virtual environment that is active.
 pub fn all() -> Vec<PathBuf> {
     let named = std::env::var_os(VARIABLE).map(PathBuf::from);
-    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(FILE_NAME)));
-    let environment = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
-    let versions = environment.and_then(|folder| std::fs::read_dir(folder.join("lib")).ok()).into_iter().flatten().flatten();
-    let wheels = versions.map(|version| version.path().join("site-packages/cuvisor").join(FILE_NAME));
-    let places = named.into_iter().chain(beside).chain(SYSTEM_PATHS.map(PathBuf::from)).chain(wheels);
+    let environment = std::env::var_os("VIRTUAL_ENV").map(|folder| wheels(&PathBuf::from(folder).join("lib")));
+    let places = named.into_iter().chain(places()).chain(environment.into_iter().flatten());
     let mut found: Vec<_> = places.filter_map(|place| place.canonicalize().ok()).collect();
     found.sort();
     found.dedup();

@@ -7,6 +7,7 @@ mod commands;
 mod doctor;
 mod elf;
 mod exit;
+mod install;
 mod library;
 mod machine;
 mod output;
@@ -32,6 +33,9 @@ fn main() -> ExitCode {
         Command::Tail(tail) => commands::tail::run(&tail),
         Command::Ps(ps) => commands::ps::run(&ps),
         Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Install(args) => install::install(&args),
+        Command::Uninstall(args) => install::uninstall(&args),
+        Command::Manual { folder } => commands::manual::run(&folder),
         Command::AskDriver => commands::ask_driver::run(),
     };
     match result {

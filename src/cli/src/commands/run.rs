@@ -84,7 +84,11 @@ fn check_locked(args: &Run) -> Result<()> {
     Ok(())
 }
 
-fn check_devices(value: &str) -> Result<()> {
+/// Whether a list of devices is sound.
+///
+/// # Errors
+/// Names the element and what to write instead.
+pub fn check_devices(value: &str) -> Result<()> {
     if let Err((at, fault)) = Devices::parse(value.as_bytes()) {
         let element = value.split(',').nth(at).unwrap_or_default().trim();
         bail!("--devices {value}: element {} `{element}`: {}; {}", at + 1, fault.message(), fault.remedy());
