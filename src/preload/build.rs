@@ -2,10 +2,23 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // -Bsymbolic-functions: our own names mean our own functions here, whoever else exports them. Plain
-    // -Bsymbolic would do more: the loader then searches this library first for RTLD_DEFAULT, too.
-    // The libc crate names -lc itself only while nothing in the workspace switches on its `std` feature.
-    for argument in ["-lc", "-Wl,-Bsymbolic-functions", "-Wl,-z,relro,-z,now", "-Wl,-z,noexecstack"] {
+    println!("cargo:rerun-if-changed=start.ld");
+    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let arguments = [
+        // The libc crate names -lc itself only while nothing in the workspace switches on its `std` feature.
+        "-lc",
+        // Our own names mean our own functions here, whoever else exports them. Plain -Bsymbolic would do more: the
+        // loader then searches this library first for RTLD_DEFAULT, too.
+        "-Wl,-Bsymbolic-functions",
+        "-Wl,-z,relro,-z,now",
+        "-Wl,-z,noexecstack",
+        // The rest is for the start, which is made of page faults: one segment for code and constants, the code of the
+        // start first, and none of the compiler's start files, whose work is for C++ and for dlclose.
+        "-Wl,--no-rosegment",
+        &format!("-Wl,-T,{folder}/start.ld"),
+        "-nostartfiles",
+    ];
+    for argument in arguments {
         println!("cargo:rustc-cdylib-link-arg={argument}");
     }
 }

@@ -22,6 +22,12 @@ impl<const N: usize> Text<N> {
         text
     }
 
+    /// Holds as much of `bytes` as fits from now on, instead of what it held.
+    pub fn set(&mut self, bytes: &[u8]) {
+        (self.len, self.cut) = (0, false);
+        self.push_some(bytes);
+    }
+
     /// Appends all of `bytes`, or nothing where they do not fit; says which.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let end = self.len.saturating_add(bytes.len());

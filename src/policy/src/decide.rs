@@ -260,9 +260,9 @@ impl<'a> Applied<'a> {
         Self { list: parts.next().unwrap_or_default(), request: parts.next() }
     }
 
-    /// Writes the variable's value; false where it does not fit.
-    pub fn write<const N: usize>(&self, text: &mut Text<N>) -> bool {
-        text.push(self.list) && self.request.is_none_or(|request| text.push(b";") && text.push(request))
+    /// The variable's value, in parts.
+    pub fn parts(&self) -> [&'a [u8]; 3] {
+        [self.list, if self.request.is_some() { b";" } else { b"" }, self.request.unwrap_or_default()]
     }
 
     /// The request of a process that has this `CUDA_VISIBLE_DEVICES` and this `CUVISOR_APPLIED`.
@@ -362,8 +362,9 @@ mod tests {
         assert_eq!(request("1", "1;1,7"), Some(&b"1,7"[..]));
         assert_eq!(request("", ";"), Some(&b""[..]));
         assert_eq!(request("2", "0,1"), Some(&b"2"[..]));
-        let mut text = Text::<16>::new();
-        assert!(Applied { list: b"1", request: Some(b"1;7") }.write(&mut text));
-        assert_eq!(Applied::parse(text.as_bytes()), Applied { list: b"1", request: Some(b"1;7") });
+        for request in [Some(&b"1;7"[..]), Some(b""), None] {
+            let applied = Applied { list: b"1", request };
+            assert_eq!(Applied::parse(&applied.parts().concat()), applied);
+        }
     }
 }

@@ -257,10 +257,25 @@ impl Devices {
     /// # Errors
     /// Gives the first faulty element's position from 0 and its fault.
     pub fn parse(value: &[u8]) -> Result<Self, (usize, ElementFault)> {
+        let mut devices = Self::None;
+        devices.read(value).map(|()| devices)
+    }
+
+    /// The same into a place that is there already: the list is large, and each copy of it dirties memory.
+    ///
+    /// # Errors
+    /// As [`Devices::parse`]; then the place is as it was.
+    pub fn read(&mut self, value: &[u8]) -> Result<(), (usize, ElementFault)> {
         let value = value.trim_ascii();
         match value {
-            b"all" => return Ok(Self::All),
-            b"none" => return Ok(Self::None),
+            b"all" => {
+                *self = Self::All;
+                return Ok(());
+            }
+            b"none" => {
+                *self = Self::None;
+                return Ok(());
+            }
             _ => {}
         }
         let elements = value.split(|c| *c == b',').map(<[u8]>::trim_ascii);
@@ -270,20 +285,26 @@ impl Devices {
         });
         match first {
             Some(fault) => Err(fault),
-            None => Ok(Self::from_elements(elements)),
+            None => {
+                self.put(elements);
+                Ok(())
+            }
         }
     }
 
     /// Joins elements that [`check_list`] found no fault in.
-    pub fn from_elements<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut list = ListText::new();
+    pub fn put<'a>(&mut self, elements: impl Iterator<Item = &'a [u8]>) {
+        *self = Self::List(ListText::new());
+        let Self::List(list) = self else { return };
         for element in elements {
             if !list.is_empty() {
                 list.push(b",");
             }
             list.push(element);
         }
-        if list.is_empty() { Self::None } else { Self::List(list) }
+        if list.is_empty() {
+            *self = Self::None;
+        }
     }
 
     /// The selectors; none for `all` and `none`.

@@ -11,7 +11,9 @@ use crate::inventory;
 use crate::state::State;
 
 /// A value of `CUDA_VISIBLE_DEVICES`; what is longer than the longest list that matters is cut.
-pub type Value = Text<4096>;
+pub type Value = Text<VALUE_LIMIT>;
+
+const VALUE_LIMIT: usize = 4096;
 
 /// What was asked for, and what the driver will read. The texts are the environment's own: glibc never
 /// gives back the memory of a variable's former value.
@@ -30,7 +32,7 @@ pub struct Outcome<'a> {
 
 /// Decides for the present request, and in enforce mode writes the variables that are not as they must be.
 /// `list` is room for the list that the outcome then holds.
-pub fn apply<'a>(state: &'a State, list: &'a mut ListText) -> Outcome<'a> {
+pub fn apply<'a>(state: &'a State, list: &'a mut Option<ListText>) -> Outcome<'a> {
     let present = environ::get(names::VISIBLE_DEVICES);
     if state.mode != Mode::Enforce {
         return Outcome { request: present, effective: present, written: false, in_force: true, reason: None };
@@ -38,40 +40,60 @@ pub fn apply<'a>(state: &'a State, list: &'a mut ListText) -> Outcome<'a> {
     let request = Applied::request_of(present, environ::get(names::APPLIED));
     let (list, reason) = match state.rights.as_it_stands() {
         Some(list) => (list, None),
-        None => match decision(state, request) {
-            Decision { list: None, .. } => {
-                return Outcome { request, effective: present, written: false, in_force: true, reason: None };
+        None => {
+            let reason = decision(state, request, list);
+            match list {
+                None => return Outcome { request, effective: present, written: false, in_force: true, reason: None },
+                Some(list) => (list.as_bytes(), reason),
             }
-            Decision { list: Some(decided), reason } => {
-                *list = decided;
-                (list.as_bytes(), reason)
-            }
-        },
+        }
     };
-    let has_indices = decide::has_indices(list);
+    let in_force = write(list, request);
+    Outcome { request, effective: Some(list), written: present != Some(list), in_force, reason }
+}
+
+/// The same in the constructor, which wants no outcome: nearly always the list is the policy's as it stands, and then
+/// there is no need of room for another one.
+pub fn at_start(state: &State) {
+    match state.rights.as_it_stands() {
+        Some(list) => {
+            let request = Applied::request_of(environ::get(names::VISIBLE_DEVICES), environ::get(names::APPLIED));
+            write(list, request);
+        }
+        None => decided_at_start(state),
+    }
+}
+
+#[inline(never)]
+fn decided_at_start(state: &State) {
+    apply(state, &mut None);
+}
+
+/// Writes the variables that are not as they must be; whether all are now.
+fn write(list: &[u8], request: Option<&[u8]>) -> bool {
     let mut in_force = environ::set(names::VISIBLE_DEVICES, list);
-    if has_indices {
+    if decide::has_indices(list) {
         in_force &= environ::set(names::DEVICE_ORDER, names::PCI_ORDER.as_bytes());
     }
     if request != Some(list) {
         remember(list, request);
     }
-    Outcome { request, effective: Some(list), written: present != Some(list), in_force, reason }
+    in_force
 }
 
 /// Tells children what was asked for. A request too long to be kept is one that no child need be asked about again.
 fn remember(list: &[u8], request: Option<&[u8]>) {
     let applied = Applied { list, request };
-    let known = environ::get(names::APPLIED).map(Applied::parse);
-    let mut text = Value::new();
-    if known != Some(applied) && applied.write(&mut text) {
-        environ::set(names::APPLIED, text.as_bytes());
+    if list.len().saturating_add(request.unwrap_or_default().len()) < VALUE_LIMIT {
+        environ::set_parts(names::APPLIED, &applied.parts());
     }
 }
 
-fn decision(state: &State, request: Option<&[u8]>) -> Decision {
-    if state.rights.needs_inventory(request) {
-        return decide::decide(&state.rights, request, inventory::read(state).as_ref());
-    }
-    decide::decide(&state.rights, request, None)
+/// Decides where the list is not the policy's as it stands. It stands apart: its copies of lists take whole pages.
+#[inline(never)]
+fn decision(state: &State, request: Option<&[u8]>, list: &mut Option<ListText>) -> Option<Reason> {
+    let inventory = if state.rights.needs_inventory(request) { inventory::read(state) } else { None };
+    let Decision { list: decided, reason } = decide::decide(&state.rights, request, inventory.as_ref());
+    *list = decided;
+    reason
 }

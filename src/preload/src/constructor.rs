@@ -1,6 +1,5 @@
 //! What happens when the loader has put the library into a process, before its `main`.
 
-use cuvisor_policy::device::ListText;
 use cuvisor_policy::file::policy::Mode;
 
 use crate::apply;
@@ -17,9 +16,7 @@ ctor::declarative::ctor! {
         sys::keep_errno(|| {
             let state = state::get();
             if state.active && state.mode == Mode::Enforce {
-                environ::before_main(|| {
-                    apply::apply(state, &mut ListText::new());
-                });
+                environ::before_main(|| apply::at_start(state));
             }
         });
     }

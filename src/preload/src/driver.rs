@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, A
 use cuvisor_policy::device::{MAX_GPUS, PciId, Uuid};
 use cuvisor_policy::guard::Seen;
 
+use crate::hot::hot;
 use crate::loader::{Module, Opened};
 use crate::table::{COUNT, HOOKS, Hook};
 
@@ -72,10 +73,6 @@ struct SeenCell {
     known: AtomicU8,
 }
 
-/// For each slot a bit for each ordinal whose `cuDeviceGet` needs no more thought: allowed, and logged. They
-/// stand apart from the slots, so that a process without a policy touches one page to set them all.
-static SETTLED: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-
 static SLOT_LIST: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
 impl SeenCell {
@@ -94,7 +91,7 @@ pub fn slot(number: usize) -> &'static Slot {
 
 /// Declares every ordinal of every slot settled: there is no policy.
 pub fn settle_all() {
-    SETTLED.iter().for_each(|bits| bits.store(u64::MAX, Ordering::Relaxed));
+    hot().settled.iter().for_each(|bits| bits.store(u64::MAX, Ordering::Relaxed));
 }
 
 /// All slots.
@@ -204,7 +201,7 @@ impl Slot {
         // A slot is always one of the list: its place there is its number.
         let offset = core::ptr::from_ref(self).addr().wrapping_sub(SLOT_LIST.as_ptr().addr());
         let number = offset.checked_div(size_of::<Self>()).unwrap_or_default();
-        let [rest @ .., last] = &SETTLED;
+        let [rest @ .., last] = &hot().settled;
         rest.get(number).unwrap_or(last)
     }
 

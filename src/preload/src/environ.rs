@@ -6,12 +6,12 @@
 //! libc's own `setenv` does it under its lock, found behind this library: bash exports functions of that name, and a
 //! plain call would be lost there (B04).
 
-use core::cell::UnsafeCell;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use cuvisor_policy::buffer::Text;
 
+use crate::hot::{self, TEXTS, hot};
 use crate::sys::Memory;
 
 unsafe extern "C" {
@@ -53,40 +53,60 @@ pub fn start() -> *mut *const c_char {
     unsafe { environ }
 }
 
-static BEFORE_MAIN: AtomicBool = AtomicBool::new(false);
-
 /// Runs this library's constructor: nobody else writes the environment meanwhile.
 pub fn before_main(work: impl FnOnce()) {
-    BEFORE_MAIN.store(true, Ordering::Relaxed);
+    hot().before_main.store(true, Ordering::Relaxed);
     work();
-    BEFORE_MAIN.store(false, Ordering::Relaxed);
+    hot().before_main.store(false, Ordering::Relaxed);
+}
+
+/// The present value of a variable as a C string.
+pub fn get_c<'a>(name: &str) -> Option<&'a CStr> {
+    let value = get(name)?;
+    // SAFETY: the value is the end of one of the environment's C strings, so its NUL follows.
+    Some(unsafe { CStr::from_ptr(value.as_ptr().cast()) })
 }
 
 /// Sets a variable unless it has the value already; says whether it has it now. A value that is in
 /// place is never written again: other threads may be reading the environment (C22).
 pub fn set(name: &str, value: &[u8]) -> bool {
-    if get(name) == Some(value) {
-        return true;
-    }
-    if BEFORE_MAIN.load(Ordering::Relaxed) {
-        return put(name, value).is_some() && get(name) == Some(value);
-    }
-    let (mut c_name, mut c_value) = (Text::<32>::of(name.as_bytes()), Text::<4100>::of(value));
-    if !c_name.push(b"\0") || !c_value.push(b"\0") {
+    set_parts(name, &[value])
+}
+
+/// The same for a value in parts.
+pub fn set_parts(name: &str, parts: &[&[u8]]) -> bool {
+    is_set(name, parts)
+        || (if hot().before_main.load(Ordering::Relaxed) { put(name, parts).is_some() } else { set_later(name, parts) })
+            && is_set(name, parts)
+}
+
+fn is_set(name: &str, parts: &[&[u8]]) -> bool {
+    let Some(mut rest) = get(name) else { return false };
+    let follows = |part: &&[u8]| rest.strip_prefix(*part).map(|after| rest = after).is_some();
+    parts.iter().all(follows) && rest.is_empty()
+}
+
+/// Writes a variable when the program may have threads: by libc's setenv, under its lock.
+#[inline(never)]
+fn set_later(name: &str, parts: &[&[u8]]) -> bool {
+    let (mut c_name, mut c_value) = (Text::<32>::of(name.as_bytes()), Text::<4100>::new());
+    let whole = parts.iter().all(|part| c_value.push(part));
+    if !whole || !c_name.push(b"\0") || !c_value.push(b"\0") {
         return false;
     }
     let Some(setenv) = libc_setenv() else { return false };
     // SAFETY: both arguments end with the NUL just pushed, and setenv copies them.
-    let result = unsafe { setenv(c_name.as_bytes().as_ptr().cast(), c_value.as_bytes().as_ptr().cast(), 1) };
-    result == 0 && get(name) == Some(value)
+    unsafe { setenv(c_name.as_bytes().as_ptr().cast(), c_value.as_bytes().as_ptr().cast(), 1) == 0 }
 }
 
 /// Writes a variable before `main`.
-fn put(name: &str, value: &[u8]) -> Option<()> {
-    let text = room(name.len().checked_add(value.len())?.checked_add(2)?)?;
-    let mut bytes = name.bytes().chain([b'=']).chain(value.iter().copied()).chain([0]);
+fn put(name: &str, parts: &[&[u8]]) -> Option<()> {
+    let len = parts.iter().try_fold(name.len().checked_add(2)?, |len, part| len.checked_add(part.len()))?;
+    let text = room(len)?;
+    let (head, end) = ([name.as_bytes(), b"="], [&b"\0"[..]]);
+    let mut bytes = head.iter().chain(parts).chain(&end).flat_map(|part| part.iter());
     for place in text.iter_mut() {
-        place.write(bytes.next()?);
+        place.write(*bytes.next()?);
     }
     let text: *const c_char = text.as_ptr().cast();
     match entries().find(|(_, entry)| value_of(name, entry).is_some()) {
@@ -119,24 +139,13 @@ fn append(text: *const c_char) -> Option<()> {
     Some(())
 }
 
-/// What is written before `main` lies here, in one page, as far as it fits.
-#[repr(C, align(4096))]
-struct Page(UnsafeCell<[MaybeUninit<u8>; 4096]>);
-
-// SAFETY: the page is lent out in pieces by `room`, each once, and `room` is called before `main` only.
-unsafe impl Sync for Page {}
-
-static PAGE: Page = Page(UnsafeCell::new([MaybeUninit::uninit(); 4096]));
-static LENT: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
-
 /// Memory that is never given back, aligned for pointers.
-fn room(len: usize) -> Option<&'static mut [MaybeUninit<u8>]> {
+pub fn room(len: usize) -> Option<&'static mut [MaybeUninit<u8>]> {
     let whole = len.checked_next_multiple_of(align_of::<*const c_char>())?;
-    let from = LENT.fetch_add(whole, Ordering::Relaxed);
-    if from.checked_add(whole)? <= 4096 {
-        let start: *mut MaybeUninit<u8> = PAGE.0.get().cast();
-        // SAFETY: the piece lies within the page and is lent out this once, since the number only grows.
-        return Some(unsafe { core::slice::from_raw_parts_mut(start.wrapping_add(from), len) });
+    let from = hot().lent.fetch_add(whole, Ordering::Relaxed);
+    if from.checked_add(whole)? <= TEXTS {
+        // SAFETY: the piece lies within the texts and is lent out this once, since the number only grows.
+        return Some(unsafe { core::slice::from_raw_parts_mut(hot::texts().wrapping_add(from), len) });
     }
     let memory = Memory::map(len)?;
     // SAFETY: the mapping is `len` long, and is never given back.

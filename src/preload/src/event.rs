@@ -176,7 +176,7 @@ fn head(line: &mut Line, state: &State, kind: &Kind<'_>) {
 /// The arguments as at exec time, without the values of the options that the policy redacts. Where that
 /// list did not fit, none is written: rather too little than a password.
 fn arguments(line: &mut Line, state: &State) {
-    let whole = state.argv.as_bytes();
+    let whole = state.argv.text;
     let options = || state.redact.as_bytes().split(|c| *c == 0).filter(|option| !option.is_empty());
     line.array("argv", |line| {
         let mut secret = false;
@@ -197,7 +197,7 @@ fn arguments(line: &mut Line, state: &State) {
             secret = options().any(|option| option == argument);
         }
     });
-    if state.argv.is_cut() {
+    if state.argv.is_cut {
         line.boolean("argv_cut", true);
     }
 }

@@ -7,28 +7,63 @@ use cuvisor_policy::rule::Facts;
 use crate::environ;
 use crate::sys::{self, File};
 
-/// The facts that rules ask for; each is read at its first use.
+/// The facts that rules ask for; each is read at its first use. The readers stand apart, each with its buffers: a
+/// frame of several pages costs a page fault each, whether it is used or not.
 pub struct Process {
-    exe: Option<Text<1024>>,
-    command_line: Option<Text<4096>>,
-    cgroup: Option<Text<2048>>,
+    exe: Fact<1024>,
+    command_line: Fact<4096>,
+    cgroup: Fact<2048>,
+}
+
+/// A text that may not have been read yet.
+struct Fact<const N: usize> {
+    known: bool,
+    text: Text<N>,
+}
+
+impl<const N: usize> Fact<N> {
+    fn get(&mut self, read: impl FnOnce(&mut Text<N>)) -> &[u8] {
+        if !core::mem::replace(&mut self.known, true) {
+            read(&mut self.text);
+        }
+        self.text.as_bytes()
+    }
 }
 
 impl Process {
     /// Nothing read yet.
-    pub fn new() -> Self {
-        Self { exe: None, command_line: None, cgroup: None }
-    }
+    pub const UNKNOWN: Self = Self {
+        exe: Fact { known: false, text: Text::new() },
+        command_line: Fact { known: false, text: Text::new() },
+        cgroup: Fact { known: false, text: Text::new() },
+    };
 }
 
-/// Copies the arguments as at exec time, each with its NUL, as far as there is room.
-pub fn copy_arguments(text: &mut Text<4096>) {
-    for argument in initial_arguments() {
-        text.push_some(argument);
-        text.push_some(b"\0");
-        if text.is_cut() {
-            return;
-        }
+/// The most bytes of the arguments that are kept.
+const ARGUMENTS_LIMIT: usize = 4096;
+
+/// The arguments as at exec time, each with its NUL, in memory of their own; whether some did not fit.
+#[derive(Clone, Copy)]
+pub struct Arguments {
+    /// The bytes.
+    pub text: &'static [u8],
+    /// Whether some are missing.
+    pub is_cut: bool,
+}
+
+impl Arguments {
+    /// None.
+    pub const NONE: Self = Self { text: b"", is_cut: false };
+
+    /// Copies them.
+    pub fn copy() -> Self {
+        let whole: usize = initial_arguments().map(|argument| argument.len().saturating_add(1)).fold(0, usize::saturating_add);
+        let Some(room) = environ::room(whole.min(ARGUMENTS_LIMIT)) else { return Self { text: b"", is_cut: true } };
+        let bytes = initial_arguments().flat_map(|argument| argument.iter().chain(b"\0"));
+        let len = room.iter_mut().zip(bytes).map(|(place, byte)| place.write(*byte)).count();
+        // SAFETY: the first `len` bytes of the room have just been written, and the room is never given back.
+        let text = unsafe { core::slice::from_raw_parts(room.as_ptr().cast(), len) };
+        Self { text, is_cut: whole > ARGUMENTS_LIMIT }
     }
 }
 
@@ -62,16 +97,19 @@ impl Facts for Process {
         sys::user()
     }
 
+    #[inline(never)]
     fn is_user(&mut self, name: &[u8]) -> bool {
         let uid = sys::user();
         any_line(c"/etc/passwd", |line| field(line, 0) == Some(name) && number(line, 2) == Some(uid))
     }
 
+    #[inline(never)]
     fn in_group(&mut self, gid: u32) -> bool {
         let mut buffer = [0u32; 512];
         sys::effective_group() == gid || sys::groups(&mut buffer).contains(&gid)
     }
 
+    #[inline(never)]
     fn in_group_named(&mut self, name: &[u8]) -> bool {
         let mut buffer = [0u32; 512];
         let groups = sys::groups(&mut buffer);
@@ -81,18 +119,18 @@ impl Facts for Process {
     }
 
     fn exe(&mut self) -> &[u8] {
-        self.exe.get_or_insert_with(executable).as_bytes()
+        self.exe.get(|text| sys::read_link_into(c"/proc/self/exe", text))
     }
 
     fn command_line(&mut self) -> &[u8] {
-        let joined = self.command_line.get_or_insert_with(|| {
-            let mut text = Text::new();
-            copy_arguments(&mut text);
-            text.truncate(text.len().saturating_sub(1));
-            text.room().iter_mut().filter(|c| **c == 0).for_each(|c| *c = b' ');
-            text
-        });
-        joined.as_bytes()
+        self.command_line.get(|text| {
+            for argument in initial_arguments() {
+                if !text.is_empty() {
+                    text.push_some(b" ");
+                }
+                text.push_some(argument);
+            }
+        })
     }
 
     fn variable(&mut self, name: &[u8]) -> Option<&[u8]> {
@@ -100,7 +138,7 @@ impl Facts for Process {
     }
 
     fn cgroup(&mut self) -> &[u8] {
-        self.cgroup.get_or_insert_with(|| sys::read_file(c"/proc/self/cgroup").unwrap_or_default()).as_bytes()
+        self.cgroup.get(|text| sys::read_file_into(c"/proc/self/cgroup", text))
     }
 }
 

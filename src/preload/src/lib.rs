@@ -20,6 +20,7 @@ mod event;
 mod exports;
 mod facts;
 mod hooks;
+mod hot;
 mod identity;
 mod inventory;
 mod life;

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use cuvisor_policy::device::{Devices, Kind as SelectorKind, ListText, MAX_GPUS};
+use cuvisor_policy::device::{Devices, Kind as SelectorKind, MAX_GPUS};
 use cuvisor_policy::file::policy::Calls;
 use cuvisor_policy::guard::{self, Seen};
 
@@ -25,7 +25,7 @@ pub fn init(slot: &Slot, flags: c_uint, caller: *const c_void) -> Code {
     if nest.is_none() {
         return slot.init(flags).unwrap_or(code::NO_DEVICE);
     }
-    let mut list = ListText::new();
+    let mut list = None;
     let outcome = keep_errno(|| {
         life::begin();
         life::count(&COUNTS.init);

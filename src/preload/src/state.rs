@@ -4,9 +4,8 @@
 //! ours (B26). Nobody waits for anybody: threads that come at once each decide, the first result
 //! stays, and a fork in between loses nothing (B19).
 
-use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::decide::{Applied, Rights};
 use cuvisor_policy::device::Devices;
@@ -14,18 +13,20 @@ use cuvisor_policy::file::error::{Error, Fault, Position};
 use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, Seal, check_audit_file};
 use cuvisor_policy::file::reader::{Sink, read};
 use cuvisor_policy::{names, rule};
-use once_cell::race::{OnceBool, OnceRef};
+use once_cell::race::OnceBool;
 
 use crate::environ;
-use crate::facts::{self, Process};
+use crate::facts::{Arguments, Process};
+use crate::hot::{self, hot, idle};
 use crate::loader::{self, Module};
 use crate::seal::{self, Sealed};
 use crate::sys::{self, File, Memory};
 use crate::trace::Trace;
 
-/// What holds for this process. What most processes touch stands first, and the long texts last with
-/// their beginnings close together, so that a decision dirties two pages of the library's data.
-#[repr(C, align(4096))]
+/// What holds for this process. What a decision writes stands first and begins, behind [`hot::Hot`], in one page: the
+/// devices lie in it whole, the two texts after them as far as they are short. The rest is written where something is wrong.
+#[derive(Clone, Copy)]
+#[repr(C)]
 pub struct State {
     /// Whether there is anything to do at all.
     pub active: bool,
@@ -39,20 +40,18 @@ pub struct State {
     pub syslog: bool,
     /// Whether the kernel is to hold the process, too.
     pub seal: Seal,
-    /// What became of that; none where no seal was asked for.
-    pub sealed: Option<Sealed>,
     /// Whether events tell where they came from.
     pub trace: Trace,
     /// The name of the rule that matched.
     pub rule: Option<Text<64>>,
+    /// Arguments as at exec time, each with its NUL.
+    pub argv: Arguments,
+    /// Which devices, and how the request counts.
+    pub rights: Rights,
     /// The policy's file, or `environment`.
     pub policy: Text<256>,
     /// The audit file as the policy names it; empty for none.
     pub audit: Text<512>,
-    /// Which devices, and how the request counts.
-    pub rights: Rights,
-    /// Arguments as at exec time, each with its NUL.
-    pub argv: Text<4096>,
     /// Why the policy is broken; empty where it is sound.
     pub broken: Text<640>,
     /// Options whose values are not written down, each with its NUL.
@@ -61,12 +60,15 @@ pub struct State {
     pub ignored: Text<128>,
     /// The folder that stands for `/` where GPUs are looked for; empty for `/`.
     pub root: Text<256>,
+    /// What became of the seal; none where no seal was asked for.
+    pub sealed: Option<Sealed>,
     /// In a trace: what `CUDA_VISIBLE_DEVICES` asked for when the process started.
     pub variable_at_start: Option<Text<1024>>,
 }
 
 impl State {
-    const fn idle() -> Self {
+    /// The state of a process that has no policy.
+    pub const fn idle() -> Self {
         Self {
             active: false,
             mode: Mode::Off,
@@ -85,7 +87,7 @@ impl State {
             redact: Text::new(),
             ignored: Text::new(),
             root: Text::new(),
-            argv: Text::new(),
+            argv: Arguments::NONE,
         }
     }
 
@@ -100,24 +102,10 @@ impl State {
     }
 }
 
-/// The state of a process that has no policy.
-static IDLE: State = State::idle();
-
-static STATE: OnceRef<'static, State> = OnceRef::new();
-
-/// Room for one state; a second thread that decides at the same time asks the kernel for its own.
-struct Storage(UnsafeCell<State>);
-
-// SAFETY: the cell is used only by the one caller that wins `CLAIMED`.
-unsafe impl Sync for Storage {}
-
-static STORAGE: Storage = Storage(UnsafeCell::new(State::idle()));
-static CLAIMED: AtomicBool = AtomicBool::new(false);
-
 /// What holds for this process.
 #[inline]
 pub fn get() -> &'static State {
-    STATE.get_or_init(make)
+    hot().chosen.get_or_init(make)
 }
 
 #[cold]
@@ -126,12 +114,18 @@ fn make() -> &'static State {
     let asked = [names::POLICY, names::DEVICES, names::MODE, names::AUDIT, names::TRACE].iter().any(|name| environ::get(name).is_some());
     // Nearly every process without a policy ends here, after one system call.
     if matches!(system, Err(libc::ENOENT)) && !asked {
-        return settle(&IDLE);
+        return settle(if claim() { as_it_is() } else { idle() });
     }
-    let Some(state) = storage() else {
-        return settle(&IDLE);
+    made(system)
+}
+
+/// It stands apart from `make`, whose frame would otherwise have this one's size in every process.
+#[inline(never)]
+fn made(system: Result<File, i32>) -> &'static State {
+    let Some((state, scratch)) = storage() else {
+        return settle(idle());
     };
-    decide(state, system);
+    decide(state, scratch, system);
     settle(state)
 }
 
@@ -145,26 +139,64 @@ fn settle(state: &'static State) -> &'static State {
 
 const SYSTEM_POLICY: &core::ffi::CStr = c"/etc/cuvisor/policy.toml";
 
-/// An idle state of one's own. That in the library's data is there without being copied: only the pages that
-/// a decision changes are ever touched.
-fn storage() -> Option<&'static mut State> {
-    if !CLAIMED.swap(true, Ordering::AcqRel) {
-        // SAFETY: `CLAIMED` was false, so this is the only reference that is ever made to the cell.
-        return Some(unsafe { &mut *STORAGE.0.get() });
-    }
-    let memory = Memory::map(size_of::<State>())?;
-    // SAFETY: the mapping is at least as large as a state, page-aligned, and never given back.
-    let place = unsafe { &mut *memory.start().cast::<MaybeUninit<State>>() };
-    Some(place.write(State::idle()))
+/// What a decision needs and nobody afterwards. On the stack its pages would be touched one by one by the compiler's
+/// probes; here only those that hold something are.
+#[repr(C)]
+pub struct Scratch {
+    text: [MaybeUninit<u8>; 8192],
+    process: Process,
 }
 
-fn decide(state: &mut State, system: Result<File, i32>) {
+impl Scratch {
+    /// Nothing in it.
+    pub const EMPTY: Self = Self { text: [const { MaybeUninit::uninit() }; 8192], process: Process::UNKNOWN };
+}
+
+/// An idle state of one's own, and a scratch. Those in the library's data are there without being copied: only the
+/// pages that a decision changes are ever touched.
+fn storage() -> Option<(&'static mut State, &'static mut Scratch)> {
+    if claim() {
+        // SAFETY: the claim was won, so this is the only reference that is ever made to the cell.
+        let state = unsafe { &mut *hot::room().place() };
+        // SAFETY: as above.
+        return Some((state, unsafe { &mut *hot::scratch() }));
+    }
+    own_storage()
+}
+
+/// The same for a thread that decides while another one does.
+#[cold]
+#[inline(never)]
+fn own_storage() -> Option<(&'static mut State, &'static mut Scratch)> {
+    Some((mapped(*idle())?, mapped(Scratch::EMPTY)?))
+}
+
+/// Claims the library's own room for a state; true for the first caller alone.
+fn claim() -> bool {
+    !hot().claimed.swap(true, Ordering::AcqRel)
+}
+
+/// The library's own state, claimed and left as it is.
+fn as_it_is() -> &'static State {
+    // SAFETY: the claim was won, and nobody changes the state any more.
+    unsafe { &*hot::room().place() }
+}
+
+/// A value in memory of its own that is never given back.
+fn mapped<T>(value: T) -> Option<&'static mut T> {
+    let memory = Memory::map(size_of::<T>())?;
+    // SAFETY: the mapping is at least as large as the value, page-aligned, ours, and never given back.
+    let place = unsafe { &mut *memory.start().cast::<MaybeUninit<T>>() };
+    Some(place.write(value))
+}
+
+#[inline(never)]
+fn decide(state: &mut State, scratch: &mut Scratch, system: Result<File, i32>) {
     let trusted = !sys::is_privileged();
-    let mut process = Process::new();
-    facts::copy_arguments(&mut state.argv);
+    state.argv = Arguments::copy();
     state.mode = Mode::Enforce;
     let mut locked = !trusted;
-    let mut reading = Reading { state, process: &mut process, error: false };
+    let mut reading = Reading { state, scratch, error: false };
     let on_machine = reading.file(SYSTEM_POLICY, system, true);
     match on_machine {
         // A machine's broken file counts as locked: what it meant to forbid is not known.
@@ -172,7 +204,7 @@ fn decide(state: &mut State, system: Result<File, i32>) {
         Found::Unreadable => locked = true,
         Found::Missing => {}
     }
-    if !locked && let Some(path) = environ::get(names::POLICY) {
+    if !locked && let Some(path) = environ::get_c(names::POLICY) {
         // A machine without a policy of its own has left the state as it was.
         if !matches!(on_machine, Found::Missing) {
             reading.reset();
@@ -191,28 +223,38 @@ fn decide(state: &mut State, system: Result<File, i32>) {
         if environ::get(names::DISABLE) == Some(b"1") {
             return;
         }
-        variables(state);
+        if names::OVERRIDES.iter().any(|name| environ::get(name).is_some()) {
+            variables(state);
+        }
     }
     if !state.broken.is_empty() {
         state.mode = Mode::Enforce;
         state.rights = Rights::NOTHING;
     }
-    trace(state, trusted);
+    if trusted && environ::get(names::TRACE).is_some() {
+        trace(state);
+    }
     let something = state.trace == Trace::Stderr || state.has_sink() || !matches!(state.rights.devices, Devices::All);
     state.active = state.mode != Mode::Off && something;
     if state.enforces() && state.seal != Seal::No {
-        state.sealed = Some(seal::seal(state));
-        let failed = matches!(state.sealed, Some(Sealed::Failed(_)));
-        if failed && state.seal == Seal::Require {
-            state.rights = Rights::NOTHING;
-        }
+        seal(state);
+    }
+}
+
+#[inline(never)]
+fn seal(state: &mut State) {
+    state.sealed = Some(seal::seal(state));
+    let failed = matches!(state.sealed, Some(Sealed::Failed(_)));
+    if failed && state.seal == Seal::Require {
+        state.rights = Rights::NOTHING;
     }
 }
 
 /// A trace changes nothing of what holds, so it is listened to under a locked policy, too. Where the policy is
 /// off the process is watched, and nothing is logged.
-fn trace(state: &mut State, trusted: bool) {
-    let asked = environ::get(names::TRACE).filter(|_| trusted).map_or(Trace::Off, Trace::parse);
+#[inline(never)]
+fn trace(state: &mut State) {
+    let asked = environ::get(names::TRACE).map_or(Trace::Off, Trace::parse);
     if asked == Trace::Off {
         return;
     }
@@ -234,6 +276,7 @@ fn push_name(list: &mut Text<128>, name: &str) {
 }
 
 /// What the variables say, before the file.
+#[inline(never)]
 fn variables(state: &mut State) {
     let mut any = false;
     if let Some(value) = environ::get(names::MODE) {
@@ -245,8 +288,8 @@ fn variables(state: &mut State) {
     }
     if let Some(value) = environ::get(names::DEVICES) {
         any = true;
-        match Devices::parse(value) {
-            Ok(devices) => state.rights = Rights { devices, ..Rights::NOTHING },
+        match state.rights.devices.read(value) {
+            Ok(()) => (state.rights.request, state.rights.emit) = (Rights::NOTHING.request, Rights::NOTHING.emit),
             Err((at, fault)) => {
                 let element = value.split(|c| *c == b',').nth(at).unwrap_or_default();
                 complain(&mut state.broken, names::DEVICES, element, fault.message(), fault.remedy());
@@ -262,18 +305,20 @@ fn variables(state: &mut State) {
     if let Some(value) = environ::get(names::AUDIT) {
         any = true;
         match check_audit_file(value) {
-            Ok(()) => state.audit = Text::of(value),
+            Ok(()) => state.audit.set(value),
             Err(fault) => complain(&mut state.broken, names::AUDIT, value, fault.message(), fault.remedy()),
         }
     }
     if let Some(value) = environ::get(names::PROC_ROOT) {
-        state.root = Text::of(value);
+        state.root.set(value);
     }
     if any && state.policy.is_empty() {
-        state.policy = Text::of(b"environment");
+        state.policy.set(b"environment");
     }
 }
 
+#[cold]
+#[inline(never)]
 fn complain(broken: &mut Text<640>, place: &str, text: &[u8], message: &str, remedy: &str) {
     if !broken.is_empty() {
         return;
@@ -312,39 +357,36 @@ enum Found {
 /// The reading of a policy file into a state.
 struct Reading<'s> {
     state: &'s mut State,
-    process: &'s mut Process,
+    scratch: &'s mut Scratch,
     error: bool,
 }
 
 impl Reading<'_> {
+    #[cold]
+    #[inline(never)]
     fn reset(&mut self) {
         let argv = self.state.argv;
-        *self.state = State { mode: Mode::Enforce, argv, ..State::idle() };
+        *self.state = *idle();
+        (self.state.mode, self.state.argv) = (Mode::Enforce, argv);
         self.error = false;
     }
 
-    fn named(&mut self, path: &[u8]) -> Found {
-        let mut name = Text::<4096>::of(path);
-        name.push(b"\0");
-        let missing = "the file that CUVISOR_POLICY names cannot be read";
-        let remedy = "name a readable file, or unset the variable";
-        match core::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
-            Ok(c_path) if !path.is_empty() => match self.file(c_path, File::open(c_path), false) {
-                Found::Missing => {
-                    self.refuse(path, missing, remedy);
-                    Found::Missing
-                }
-                found => found,
-            },
-            _ => {
-                self.refuse(path, missing, remedy);
-                Found::Missing
-            }
+    fn named(&mut self, path: &core::ffi::CStr) -> Found {
+        let found = if path.is_empty() { Found::Missing } else { self.file(path, File::open(path), false) };
+        if matches!(found, Found::Missing) {
+            self.refuse(
+                path.to_bytes(),
+                "the file that CUVISOR_POLICY names cannot be read",
+                "name a readable file, or unset the variable",
+            );
         }
+        found
     }
 
+    #[cold]
+    #[inline(never)]
     fn refuse(&mut self, path: &[u8], message: &str, remedy: &str) {
-        self.state.policy = Text::of(path);
+        self.state.policy.set(path);
         let place = Text::<256>::of(path);
         complain(&mut self.state.broken, place.as_str(), b"", message, remedy);
     }
@@ -373,77 +415,93 @@ impl Reading<'_> {
             self.refuse(path.to_bytes(), message, remedy);
             return Found::Unreadable;
         }
-        self.state.policy = Text::of(path.to_bytes());
-        let mut small = [const { MaybeUninit::uninit() }; 8192];
-        if len <= small.len() {
-            return self.content(&file, &mut small, len);
+        self.state.policy.set(path.to_bytes());
+        if len > self.scratch.text.len() {
+            return self.large(&file, len);
         }
+        let Scratch { process, text } = &mut *self.scratch;
+        let text = file.read_into(text, len);
+        content(self.state, process, &mut self.error, text)
+    }
+
+    /// A file that needs memory of its own.
+    #[inline(never)]
+    fn large(&mut self, file: &File, len: usize) -> Found {
         let Some(mut memory) = Memory::map(len) else {
-            self.refuse(path.to_bytes(), "there is no memory to read the policy", "free some");
+            let path = self.state.policy;
+            self.refuse(path.as_bytes(), "there is no memory to read the policy", "free some");
             return Found::Unreadable;
         };
-        let found = self.content(&file, memory.bytes(), len);
+        let text = file.read_into(memory.bytes(), len);
+        let found = content(self.state, &mut self.scratch.process, &mut self.error, text);
         memory.release();
         found
     }
+}
 
-    fn content(&mut self, file: &File, room: &mut [MaybeUninit<u8>], len: usize) -> Found {
-        let Some(text) = file.read_into(room, len) else {
-            let path = self.state.policy;
-            self.refuse(path.as_bytes(), "the policy cannot be read", "check the disk");
-            return Found::Unreadable;
-        };
-        let mut finder = Finder { reading: self, text, found: None };
-        let policy = read(text, &mut finder);
-        let found = finder.found;
-        self.take(&policy, found.as_ref());
-        Found::Read { locked: policy.locked }
-    }
+/// Reads the text of a policy file, if it could be had, into the state.
+#[inline(never)]
+fn content(state: &mut State, process: &mut Process, error: &mut bool, text: Option<&[u8]>) -> Found {
+    let Some(text) = text else {
+        let path = state.policy;
+        complain(&mut state.broken, path.as_str(), b"", "the policy cannot be read", "check the disk");
+        return Found::Unreadable;
+    };
+    let mut finder = Finder { state, process, error, text, found: None };
+    let policy = read(text, &mut finder);
+    let found = finder.found;
+    take(state, &policy, found.as_ref());
+    Found::Read { locked: policy.locked }
+}
 
-    fn take(&mut self, policy: &Policy<'_>, found: Option<&Rule<'_>>) {
-        let grant = found.map_or(policy.default, |rule| rule.grant);
-        self.state.mode = found.and_then(|rule| rule.mode).unwrap_or(policy.mode);
-        self.state.rights = Rights { devices: grant.devices.devices(), request: grant.request, emit: grant.emit };
-        self.state.rule = found.map(|rule| Text::of(rule.name.unwrap_or(b"unnamed")));
-        self.state.seal = grant.seal;
-        self.state.audit = Text::of(policy.audit.file.unwrap_or_default());
-        self.state.calls = policy.audit.calls;
-        self.state.journald = policy.audit.journald;
-        self.state.syslog = policy.audit.syslog;
-        self.state.trace = if policy.audit.stack { Trace::Log } else { Trace::Off };
-        for option in policy.audit.redact.iter().flat_map(|list| list.elements()) {
-            self.state.redact.push_some(option.spot().text);
-            self.state.redact.push_some(b"\0");
-        }
+#[inline(never)]
+fn take(state: &mut State, policy: &Policy<'_>, found: Option<&Rule<'_>>) {
+    let grant = found.map_or(&policy.default, |rule| &rule.grant);
+    state.mode = found.and_then(|rule| rule.mode).unwrap_or(policy.mode);
+    grant.devices.put(&mut state.rights.devices);
+    (state.rights.request, state.rights.emit) = (grant.request, grant.emit);
+    state.rule = found.map(|rule| Text::of(rule.name.unwrap_or(b"unnamed")));
+    state.seal = grant.seal;
+    state.audit.set(policy.audit.file.unwrap_or_default());
+    state.calls = policy.audit.calls;
+    state.journald = policy.audit.journald;
+    state.syslog = policy.audit.syslog;
+    state.trace = if policy.audit.stack { Trace::Log } else { Trace::Off };
+    for option in policy.audit.redact.iter().flat_map(|list| list.elements()) {
+        state.redact.push_some(option.spot().text);
+        state.redact.push_some(b"\0");
     }
 }
 
 /// Keeps the first rule that matches this process, and the first fault.
-struct Finder<'r, 's, 'a> {
-    reading: &'r mut Reading<'s>,
+struct Finder<'s, 'a> {
+    state: &'s mut State,
+    process: &'s mut Process,
+    error: &'s mut bool,
     text: &'a [u8],
     found: Option<Rule<'a>>,
 }
 
-impl<'a> Sink<'a> for Finder<'_, '_, 'a> {
+impl<'a> Sink<'a> for Finder<'_, 'a> {
     fn rule(&mut self, rule: &Rule<'a>) {
-        if self.found.is_none() && rule::mismatch(rule, self.reading.process).is_none() {
+        if self.found.is_none() && rule::mismatch(rule, self.process).is_none() {
             self.found = Some(*rule);
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn error(&mut self, error: Error<'a>) {
-        if self.reading.error {
+        if core::mem::replace(self.error, true) {
             return;
         }
-        self.reading.error = true;
         let position = Position::of(self.text, error.offset);
-        let mut place = Text::<320>::of(self.reading.state.policy.as_bytes());
+        let mut place = Text::<320>::of(self.state.policy.as_bytes());
         for number in [position.line, position.column] {
             place.push(b":");
             place.push_number(u64::try_from(number).unwrap_or_default());
         }
         let text = if matches!(error.fault, Fault::NotUtf8) { b"" } else { error.text };
-        complain(&mut self.reading.state.broken, place.as_str(), text, error.fault.message(), error.fault.remedy());
+        complain(&mut self.state.broken, place.as_str(), text, error.fault.message(), error.fault.remedy());
     }
 }

@@ -30,6 +30,11 @@ core::arch::global_asm!(
     ".globl cuvisor_weak_atfork",
     "cuvisor_weak_atfork:",
     ".quad __register_atfork",
+    // The compiler's start files bring this along, and much that a library which is never unloaded does not need.
+    ".hidden __dso_handle",
+    ".globl __dso_handle",
+    "__dso_handle:",
+    ".quad 0",
     ".text",
 );
 
@@ -52,7 +57,7 @@ pub fn has_loader() -> bool {
 pub fn at_fork(function: unsafe extern "C" fn()) {
     // SAFETY: the assembly above defines the word, which the loader fills before any code of the library runs.
     let Some(register) = (unsafe { cuvisor_weak_atfork }) else { return };
-    // SAFETY: the word is this library's own, made by the compiler's start files.
+    // SAFETY: the word is this library's own, defined above.
     let library = unsafe { __dso_handle };
     // SAFETY: the function is code of this library, and touches atomics only, as a child of a threaded process must.
     unsafe { register(core::ptr::null(), core::ptr::null(), Some(function), library) };

@@ -133,10 +133,17 @@ pub enum DeviceSpec<'a> {
 impl DeviceSpec<'_> {
     /// The devices themselves.
     pub fn devices(&self) -> Devices {
+        let mut devices = Devices::None;
+        self.put(&mut devices);
+        devices
+    }
+
+    /// The same into a place that is there already.
+    pub fn put(&self, devices: &mut Devices) {
         match self {
-            Self::All => Devices::All,
-            Self::None => Devices::None,
-            Self::List(array) => Devices::from_elements(array.elements().map(|v| v.spot().text)),
+            Self::All => *devices = Devices::All,
+            Self::None => *devices = Devices::None,
+            Self::List(array) => devices.put(array.elements().map(|v| v.spot().text)),
         }
     }
 }

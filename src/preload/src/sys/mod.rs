@@ -286,6 +286,12 @@ pub fn read_file<const N: usize>(path: &CStr) -> Option<Text<N>> {
     Some(text)
 }
 
+/// The same into a text that is there already; it is empty where the file cannot be read.
+pub fn read_file_into<const N: usize>(path: &CStr, text: &mut Text<N>) {
+    let len = File::open(path).ok().and_then(|file| file.read_all(text.room()));
+    text.set_len(len.unwrap_or_default());
+}
+
 /// Whether a file of this name exists.
 pub fn exists(path: &CStr) -> bool {
     // SAFETY: `path` is a C string.
@@ -295,10 +301,15 @@ pub fn exists(path: &CStr) -> bool {
 /// Where a symbolic link points.
 pub fn read_link<const N: usize>(path: &CStr) -> Option<Text<N>> {
     let mut text = Text::<N>::new();
+    read_link_into(path, &mut text);
+    (!text.is_empty()).then_some(text)
+}
+
+/// The same into a text that is there already; it is empty where there is no link.
+pub fn read_link_into<const N: usize>(path: &CStr, text: &mut Text<N>) {
     // SAFETY: `path` is a C string, and the pointer and length are those of one array.
     let len = unsafe { system_call!(SYS_readlink, path.as_ptr(), text.room().as_mut_ptr(), N) };
-    text.set_len(usize::try_from(len).ok()?);
-    Some(text)
+    text.set_len(usize::try_from(len).unwrap_or_default());
 }
 
 /// Memory of its own from the kernel, zeroed; it is never given back unless [`Memory::release`] is called.
