@@ -295,7 +295,11 @@ mod tests {
         let devices = match list {
             "all" => Devices::All,
             "none" => Devices::None,
-            list => Devices::from_elements(list.split(',').map(str::as_bytes)),
+            list => {
+                let mut devices = Devices::None;
+                devices.put(list.split(',').map(str::as_bytes));
+                devices
+            }
         };
         Rights { devices, request, emit }
     }

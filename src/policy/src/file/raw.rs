@@ -59,13 +59,30 @@ pub enum Item<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Array<'a> {
     inner: Spot<'a>,
+    first: Option<First<'a>>,
+}
+
+/// An array's first element, kept from the check: most arrays have no other, and are asked for it several times.
+#[derive(Clone, Copy, Debug)]
+struct First<'a> {
+    spot: Spot<'a>,
+    is_quoted: bool,
+    /// Where it ends in the array's text.
+    end: usize,
+}
+
+impl<'a> First<'a> {
+    fn value(self) -> Value<'a> {
+        if self.is_quoted { Value::Quoted(self.spot) } else { Value::Bare(self.spot) }
+    }
 }
 
 impl<'a> Array<'a> {
     /// The elements, scalars all.
     pub fn elements(&self) -> impl Iterator<Item = Value<'a>> + Clone + use<'a> {
-        let mut cursor = Cursor { text: self.inner.text, at: 0, base: self.inner.offset };
-        core::iter::from_fn(move || {
+        let end = self.first.map_or(self.inner.text.len(), |first| first.end);
+        let mut cursor = Cursor { text: self.inner.text, at: end, base: self.inner.offset };
+        self.first.map(First::value).into_iter().chain(core::iter::from_fn(move || {
             cursor.skip_blank_lines();
             if cursor.peek() == Some(b',') {
                 cursor.bump(1);
@@ -73,7 +90,7 @@ impl<'a> Array<'a> {
             }
             cursor.peek()?;
             cursor.scalar().ok()
-        })
+        }))
     }
 }
 
@@ -99,6 +116,37 @@ impl<'a> Iterator for Items<'a> {
         let item = if first == b'[' { self.cursor.table() } else { self.cursor.entry() };
         Some(item.and_then(|item| self.cursor.end_of_line().map(|()| item)).inspect_err(|_| self.cursor.skip_line()))
     }
+}
+
+/// Characters of a bare key.
+const KEY: u8 = 1;
+/// Blank and tab.
+const BLANK: u8 = 2;
+/// These and line ends.
+const SPACE: u8 = 4;
+/// What ends a value without quotes.
+const WORD_END: u8 = 8;
+
+/// The classes of each byte: one look-up instead of a comparison for each member, and a start reads every byte of the file.
+#[allow(clippy::indexing_slicing)] // by the compiler, which would refuse an index beyond the end
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut c = 0u8;
+    loop {
+        let key = if c.is_ascii_alphanumeric() || c == b'_' || c == b'-' { KEY } else { 0 };
+        let blank = if matches!(c, b' ' | b'\t') { BLANK } else { 0 };
+        let space = if matches!(c, b' ' | b'\t' | b'\n' | b'\r') { SPACE } else { 0 };
+        let word_end = if matches!(c, b' ' | b'\t' | b'\n' | b'\r' | b',' | b']' | b'#' | b'[') { WORD_END } else { 0 };
+        classes[c as usize] = key | blank | space | word_end;
+        if c == u8::MAX {
+            break classes;
+        }
+        c += 1;
+    }
+};
+
+fn is(c: u8, class: u8) -> bool {
+    CLASSES.get(usize::from(c)).is_some_and(|classes| classes & class != 0)
 }
 
 #[derive(Clone)]
@@ -130,12 +178,16 @@ impl<'a> Cursor<'a> {
 
     /// The longest run of bytes for which `wanted` holds.
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> Spot<'a> {
-        let len = self.rest().iter().position(|c| !wanted(*c)).unwrap_or(self.rest().len());
-        self.take(len)
+        let rest = self.rest();
+        let len = rest.iter().position(|c| !wanted(*c)).unwrap_or(rest.len());
+        let (text, _) = rest.split_at(len);
+        let spot = Spot { text, offset: self.base.wrapping_add(self.at) };
+        self.at = self.at.wrapping_add(len);
+        spot
     }
 
     fn skip_blanks(&mut self) {
-        self.take_while(|c| c == b' ' || c == b'\t');
+        self.take_while(|c| is(c, BLANK));
     }
 
     fn skip_line(&mut self) {
@@ -145,7 +197,7 @@ impl<'a> Cursor<'a> {
     /// Blanks, comments and line ends.
     fn skip_blank_lines(&mut self) {
         loop {
-            self.take_while(|c| matches!(c, b' ' | b'\t' | b'\n' | b'\r'));
+            self.take_while(|c| is(c, SPACE));
             if self.peek() != Some(b'#') {
                 return;
             }
@@ -155,6 +207,9 @@ impl<'a> Cursor<'a> {
 
     fn end_of_line(&mut self) -> Result<(), Error<'a>> {
         self.skip_blanks();
+        if matches!(self.peek(), None | Some(b'\n')) {
+            return Ok(());
+        }
         let rest = self.clone().take_while(|c| c != b'\n');
         match rest.text.trim_ascii_end() {
             [] | [b'#', ..] => {
@@ -165,9 +220,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn table(&mut self) -> Result<Item<'a>, Error<'a>> {
+    /// The rest of the line without its comment, for an error about it.
+    #[cold]
+    fn whole_line(&self) -> Spot<'a> {
         let line = self.clone().take_while(|c| c != b'\n' && c != b'#');
-        let whole = Spot { text: line.text.trim_ascii_end(), ..line };
+        Spot { text: line.text.trim_ascii_end(), ..line }
+    }
+
+    fn table(&mut self) -> Result<Item<'a>, Error<'a>> {
+        let start = self.clone();
         let array = self.rest().starts_with(b"[[");
         let brackets = if array { 2 } else { 1 };
         self.bump(brackets);
@@ -176,20 +237,19 @@ impl<'a> Cursor<'a> {
         self.skip_blanks();
         let closing = self.take_while(|c| c == b']');
         if name.text.is_empty() || closing.text.len() != brackets {
-            return Err(whole.error(Fault::NotAnEntry));
+            return Err(start.whole_line().error(Fault::NotAnEntry));
         }
         Ok(if array { Item::TableArray(name) } else { Item::Table(name) })
     }
 
     fn entry(&mut self) -> Result<Item<'a>, Error<'a>> {
-        let line = self.clone().take_while(|c| c != b'\n' && c != b'#');
-        let whole = Spot { text: line.text.trim_ascii_end(), ..line };
+        let start = self.clone();
         let key = self.take_while(is_key);
         self.skip_blanks();
         match self.peek() {
             Some(b'=') if !key.text.is_empty() => self.bump(1),
-            Some(b'.' | b'"' | b'\'') => return Err(whole.error(Fault::FancyKey)),
-            _ => return Err(whole.error(Fault::NotAnEntry)),
+            Some(b'.' | b'"' | b'\'') => return Err(start.whole_line().error(Fault::FancyKey)),
+            _ => return Err(start.whole_line().error(Fault::NotAnEntry)),
         }
         self.skip_blanks();
         let value = match self.peek() {
@@ -210,7 +270,7 @@ impl<'a> Cursor<'a> {
             }
             Some(b'[') => Err(self.take(1).error(Fault::NestedArray)),
             _ => {
-                let word = self.take_while(|c| !matches!(c, b' ' | b'\t' | b'\n' | b'\r' | b',' | b']' | b'#' | b'['));
+                let word = self.take_while(|c| !is(c, WORD_END));
                 if word.text.is_empty() { Err(self.take(1).error(Fault::Comma)) } else { Ok(Value::Bare(word)) }
             }
         }
@@ -220,17 +280,28 @@ impl<'a> Cursor<'a> {
         if self.rest().starts_with(&[quote, quote, quote]) {
             return Err(self.take(3).error(Fault::LongString));
         }
-        let line = self.clone().take_while(|c| c != b'\n');
+        let start = self.clone();
         self.bump(1);
+        let escape = if quote == b'"' { b'\\' } else { quote };
+        let text = self.take_while(|c| c != quote && c != b'\n' && c != escape);
+        if self.peek() != Some(quote) {
+            return Err(self.bad_string(&start, quote));
+        }
+        self.bump(1);
+        Ok(text)
+    }
+
+    /// What is wrong with a string that begins at `start`: it does not end, or holds an escape.
+    #[cold]
+    fn bad_string(&mut self, start: &Self, quote: u8) -> Error<'a> {
+        self.at = start.at.saturating_add(1);
         let text = self.take_while(|c| c != quote && c != b'\n');
         if self.peek() != Some(quote) {
-            return Err(Spot { text: line.text.trim_ascii_end(), ..line }.error(Fault::OpenString));
+            let line = start.clone().take_while(|c| c != b'\n');
+            return Spot { text: line.text.trim_ascii_end(), ..line }.error(Fault::OpenString);
         }
         self.bump(1);
-        if quote == b'"' && text.text.contains(&b'\\') {
-            return Err(text.error(Fault::Escape));
-        }
-        Ok(text)
+        text.error(Fault::Escape)
     }
 
     fn array(&mut self) -> Result<Array<'a>, Error<'a>> {
@@ -250,6 +321,7 @@ impl<'a> Cursor<'a> {
 
     fn array_body(&mut self, opening: Spot<'a>, start: usize) -> Result<Array<'a>, Error<'a>> {
         let mut after_value = false;
+        let mut first = None;
         loop {
             self.skip_blank_lines();
             match self.peek() {
@@ -257,7 +329,7 @@ impl<'a> Cursor<'a> {
                 Some(b']') => {
                     let text = self.text.get(start..self.at).unwrap_or_default();
                     self.bump(1);
-                    return Ok(Array { inner: Spot { text, offset: self.base.saturating_add(start) } });
+                    return Ok(Array { inner: Spot { text, offset: self.base.saturating_add(start) }, first });
                 }
                 Some(b'=') => return Err(opening.error(Fault::OpenArray)),
                 Some(b',') if after_value => {
@@ -270,7 +342,9 @@ impl<'a> Cursor<'a> {
                     return Err(fault);
                 }
                 Some(_) => {
-                    self.scalar()?;
+                    let value = self.scalar()?;
+                    let end = self.at.saturating_sub(start);
+                    first.get_or_insert(First { spot: value.spot(), is_quoted: matches!(value, Value::Quoted(_)), end });
                     after_value = true;
                 }
             }
@@ -287,5 +361,5 @@ impl<'a> Cursor<'a> {
 }
 
 fn is_key(c: u8) -> bool {
-    c.is_ascii_alphanumeric() || c == b'_' || c == b'-'
+    is(c, KEY)
 }
