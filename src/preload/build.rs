@@ -3,7 +3,7 @@
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=start.ld");
-    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let folder = env!("CARGO_MANIFEST_DIR");
     let arguments = [
         // The libc crate names -lc itself only while nothing in the workspace switches on its `std` feature.
         "-lc",
