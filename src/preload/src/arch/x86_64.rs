@@ -7,8 +7,9 @@ pub const DLSYM_VERSION: &CStr = c"GLIBC_2.2.5";
 
 /// `dlsym`, exported. A name that is not in the table is left to the C library's dlsym by a jump, not
 /// a call: RTLD_NEXT, RTLD_DEFAULT and dlerror look at the return address, which must stay the
-/// program's (B01, B03). Names are told apart by their first two letters here, since all of the
-/// table's begin with `cu` or `dl`; the rest is [`crate::lookup::choose`]'s.
+/// program's (B01, B03). Names are told apart by their first letters here, since all of the table's
+/// begin with `cuIn`, `cuDe`, `cuCt`, `cuGe` or `dl` (a test holds the two against each other); the rest is
+/// [`crate::lookup::choose`]'s.
 ///
 /// # Safety
 /// As dlsym(3).
@@ -30,6 +31,21 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "jmp rax",
         "3:",
         "cmp byte ptr [rsi + 1], 0x75", // u
+        "jne 2b",
+        "mov al, byte ptr [rsi + 2]",
+        "mov ah, 0x65", // e, after D and G
+        "cmp al, 0x44",
+        "je 8f",
+        "cmp al, 0x47",
+        "je 8f",
+        "mov ah, 0x74", // t, after C
+        "cmp al, 0x43",
+        "je 8f",
+        "mov ah, 0x6e", // n, after I
+        "cmp al, 0x49",
+        "jne 2b",
+        "8:",
+        "cmp byte ptr [rsi + 3], ah",
         "jne 2b",
         "jmp 6f",
         "4:",
