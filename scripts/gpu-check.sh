@@ -7,4 +7,4 @@ if [ ! -e target/release/libcuvisor.so ] || [ ! -e target/callers/reader ]; then
     cargo build --release --workspace --quiet
     cargo test --release --quiet -p cuvisor-tests immediate >/dev/null # compiles tests/callers
 fi
-exec python3 scripts/gpu_check.py "${1:-target/gpu}"
+exec python3 -B scripts/gpu_check.py "${1:-target/gpu}"

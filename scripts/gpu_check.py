@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+import gpu_several
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RELEASE, CALLERS = ROOT / "target" / "release", ROOT / "target" / "callers"
 PROGRAMS = ROOT / "tests" / "gpu" / "programs.py"
@@ -375,9 +377,9 @@ def main():
         sys.exit("SKIPPED gpu-check: nvidia-smi shows no GPU here")
     start = time.time()
     about = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, env=BASE).stdout.strip().splitlines()[0]
-    sections = [lambda: section_reading(uuids), lambda: section_routes(uuids), section_traps, lambda: section_guide(uuids), section_trace, lambda: section_doctor(uuids), section_life, section_tools, section_smi, section_seal, section_ps, section_guard, section_cost]
+    sections = [lambda: section_reading(uuids), lambda: section_routes(uuids), section_traps, lambda: section_guide(uuids), section_trace, lambda: section_doctor(uuids), section_life, section_tools, section_smi, section_seal, section_ps, section_guard, lambda: gpu_several.section(sys.modules[__name__], uuids), section_cost]
     only = os.environ.get("GPU_CHECK_SECTIONS")
-    names = ["reading", "routes", "traps", "guide", "trace", "doctor", "life", "tools", "smi", "seal", "ps", "guard", "cost"]
+    names = ["reading", "routes", "traps", "guide", "trace", "doctor", "life", "tools", "smi", "seal", "ps", "guard", "several", "cost"]
     for name, section in zip(names, sections):
         if only and name not in only.split(","):
             continue
