@@ -14,10 +14,12 @@ ctor::declarative::ctor! {
     #[ctor(unsafe)]
     fn construct() {
         sys::keep_errno(|| {
-            let state = state::get();
-            if state.active && state.mode == Mode::Enforce {
-                environ::before_main(|| apply::at_start(state));
-            }
+            environ::before_main(|| {
+                let state = state::get();
+                if state.active && state.mode == Mode::Enforce {
+                    apply::at_start(state);
+                }
+            });
         });
     }
 }

@@ -10,16 +10,22 @@ use crate::sys::{self, Directory};
 /// The GPUs whose device node exists; none where the folder cannot be read. In a container the folder
 /// shows the host's GPUs, and only the nodes tell which of them are the container's.
 pub fn read(state: &State) -> Option<Inventory> {
+    let mut inventory = Inventory::new();
+    read_into(state, &mut inventory).then_some(inventory)
+}
+
+/// The same into an empty inventory that is there already: it is large. False where the folder cannot be read.
+#[inline(never)]
+pub fn read_into(state: &State, inventory: &mut Inventory) -> bool {
     let root = state.root.as_bytes();
     let folder = path(&[root, b"/proc/driver/nvidia/gpus"]);
-    let folder = Directory::open(c_path(&folder)?)?;
-    let mut inventory = Inventory::new();
+    let Some(folder) = c_path(&folder).and_then(Directory::open) else { return false };
     folder.each(|name| {
         if let Some(gpu) = gpu(root, name) {
             inventory.add(gpu);
         }
     });
-    Some(inventory)
+    true
 }
 
 fn gpu(root: &[u8], name: &[u8]) -> Option<Gpu> {

@@ -10,7 +10,7 @@
 use core::ffi::CStr;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::device::Devices;
-use cuvisor_policy::inventory::Gpu;
+use cuvisor_policy::inventory::{Gpu, Inventory};
 use cuvisor_policy::names;
 use cuvisor_policy::share::{self, Share};
 
@@ -66,13 +66,15 @@ pub fn seal(state: &State) -> Sealed {
 /// The nodes of the GPUs outside the policy.
 fn denied(state: &State) -> Result<Nodes, &'static str> {
     let mut nodes = Nodes::new();
-    let inventory = inventory::read(state).filter(|inventory| !inventory.is_empty());
+    let mut room = Inventory::new();
+    let is_read = inventory::read_into(state, &mut room);
+    let inventory = Some(&room).filter(|inventory| is_read && !inventory.is_empty());
     match (&state.rights.devices, inventory) {
         (Devices::All, _) => {}
         (devices, Some(inventory)) => {
             for (index, gpu) in inventory.iter() {
                 let capabilities = Capabilities::of(state, gpu);
-                match share::of(devices, &inventory, index, || capabilities.are_there()) {
+                match share::of(devices, inventory, index, || capabilities.are_there()) {
                     Share::Whole => {}
                     Share::Instances => {
                         capabilities.deny(&mut nodes, &|instance, compute| share::has_instance(devices, gpu, instance, compute))
