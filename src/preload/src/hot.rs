@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use once_cell::race::OnceRef;
 
 use crate::driver::SLOTS;
-use crate::state::{Scratch, State};
+use crate::reading::Scratch;
+use crate::state::State;
 
 /// The small things.
 pub struct Hot {

@@ -29,6 +29,7 @@ mod lookup;
 mod nest;
 mod ops;
 mod python;
+mod reading;
 mod runtime;
 mod seal;
 mod sink;

@@ -9,16 +9,15 @@ use core::sync::atomic::Ordering;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::decide::{Applied, Rights};
 use cuvisor_policy::device::Devices;
-use cuvisor_policy::file::error::{Error, Fault, Position};
-use cuvisor_policy::file::policy::{Calls, Mode, Policy, Rule, Seal, check_audit_file};
-use cuvisor_policy::file::reader::{Sink, read};
-use cuvisor_policy::{names, rule};
+use cuvisor_policy::file::policy::{Calls, Mode, Seal, check_audit_file};
+use cuvisor_policy::names;
 use once_cell::race::OnceBool;
 
 use crate::environ;
-use crate::facts::{Arguments, Process};
+use crate::facts::Arguments;
 use crate::hot::{self, hot, idle};
 use crate::loader::{self, Module};
+use crate::reading::{Found, Reading, Scratch, complain};
 use crate::seal::{self, Sealed};
 use crate::sys::{self, File, Memory};
 use crate::trace::Trace;
@@ -138,19 +137,6 @@ fn settle(state: &'static State) -> &'static State {
 }
 
 const SYSTEM_POLICY: &core::ffi::CStr = c"/etc/cuvisor/policy.toml";
-
-/// What a decision needs and nobody afterwards. On the stack its pages would be touched one by one by the compiler's
-/// probes; here only those that hold something are.
-#[repr(C)]
-pub struct Scratch {
-    text: [MaybeUninit<u8>; 8192],
-    process: Process,
-}
-
-impl Scratch {
-    /// Nothing in it.
-    pub const EMPTY: Self = Self { text: [const { MaybeUninit::uninit() }; 8192], process: Process::UNKNOWN };
-}
 
 /// An idle state of one's own, and a scratch. Those in the library's data are there without being copied: only the
 /// pages that a decision changes are ever touched.
@@ -317,24 +303,6 @@ fn variables(state: &mut State) {
     }
 }
 
-#[cold]
-#[inline(never)]
-fn complain(broken: &mut Text<640>, place: &str, text: &[u8], message: &str, remedy: &str) {
-    if !broken.is_empty() {
-        return;
-    }
-    for part in [place.as_bytes(), b": ", message.as_bytes()] {
-        broken.push_some(part);
-    }
-    if !text.is_empty() {
-        broken.push_some(b": `");
-        broken.push_some(text.get(..text.len().min(120)).unwrap_or_default());
-        broken.push_some(b"`");
-    }
-    broken.push_some(b"; ");
-    broken.push_some(remedy.as_bytes());
-}
-
 /// Whether this library is the first of its kind that the process has (B21): a second copy passes every
 /// call on. It is asked when CUDA is used, and not at every start; the environment that both copies
 /// would write is the same.
@@ -345,163 +313,4 @@ pub fn is_first_copy() -> bool {
         let own = Module::of(is_first_copy as *const core::ffi::c_void);
         first.map(|module| module.base) == own.map(|module| module.base)
     })
-}
-
-/// What became of a policy file.
-enum Found {
-    Missing,
-    Unreadable,
-    Read { locked: bool },
-}
-
-/// The reading of a policy file into a state.
-struct Reading<'s> {
-    state: &'s mut State,
-    scratch: &'s mut Scratch,
-    error: bool,
-}
-
-impl Reading<'_> {
-    #[cold]
-    #[inline(never)]
-    fn reset(&mut self) {
-        let argv = self.state.argv;
-        *self.state = *idle();
-        (self.state.mode, self.state.argv) = (Mode::Enforce, argv);
-        self.error = false;
-    }
-
-    fn named(&mut self, path: &core::ffi::CStr) -> Found {
-        let found = if path.is_empty() { Found::Missing } else { self.file(path, File::open(path), false) };
-        if matches!(found, Found::Missing) {
-            self.refuse(
-                path.to_bytes(),
-                "the file that CUVISOR_POLICY names cannot be read",
-                "name a readable file, or unset the variable",
-            );
-        }
-        found
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn refuse(&mut self, path: &[u8], message: &str, remedy: &str) {
-        self.state.policy.set(path);
-        let place = Text::<256>::of(path);
-        complain(&mut self.state.broken, place.as_str(), b"", message, remedy);
-    }
-
-    fn file(&mut self, path: &core::ffi::CStr, opened: Result<File, i32>, is_system: bool) -> Found {
-        let file = match opened {
-            Ok(file) => file,
-            Err(errno) if is_system && errno != libc::ENOENT => {
-                self.refuse(path.to_bytes(), "the policy cannot be read by this user", "make it readable by everybody: chmod 0644");
-                return Found::Unreadable;
-            }
-            Err(_) => return Found::Missing,
-        };
-        let Some(status) = file.status() else { return Found::Missing };
-        let len = usize::try_from(status.len).unwrap_or(usize::MAX);
-        let fault = if !status.is_regular {
-            Some(("the policy is no regular file", "name a file"))
-        } else if len > names::POLICY_LIMIT {
-            Some(("the policy is larger than 4 MiB", "join rules that give the same devices"))
-        } else if is_system && (status.uid != 0 || status.mode & 0o022 != 0) {
-            Some(("the policy can be changed by others than root", "chown root:root and chmod 0644"))
-        } else {
-            None
-        };
-        if let Some((message, remedy)) = fault {
-            self.refuse(path.to_bytes(), message, remedy);
-            return Found::Unreadable;
-        }
-        self.state.policy.set(path.to_bytes());
-        if len > self.scratch.text.len() {
-            return self.large(&file, len);
-        }
-        let Scratch { process, text } = &mut *self.scratch;
-        let text = file.read_into(text, len);
-        content(self.state, process, &mut self.error, text)
-    }
-
-    /// A file that needs memory of its own.
-    #[inline(never)]
-    fn large(&mut self, file: &File, len: usize) -> Found {
-        let Some(mut memory) = Memory::map(len) else {
-            let path = self.state.policy;
-            self.refuse(path.as_bytes(), "there is no memory to read the policy", "free some");
-            return Found::Unreadable;
-        };
-        let text = file.read_into(memory.bytes(), len);
-        let found = content(self.state, &mut self.scratch.process, &mut self.error, text);
-        memory.release();
-        found
-    }
-}
-
-/// Reads the text of a policy file, if it could be had, into the state.
-#[inline(never)]
-fn content(state: &mut State, process: &mut Process, error: &mut bool, text: Option<&[u8]>) -> Found {
-    let Some(text) = text else {
-        let path = state.policy;
-        complain(&mut state.broken, path.as_str(), b"", "the policy cannot be read", "check the disk");
-        return Found::Unreadable;
-    };
-    let mut finder = Finder { state, process, error, text, found: None };
-    let policy = read(text, &mut finder);
-    let found = finder.found;
-    take(state, &policy, found.as_ref());
-    Found::Read { locked: policy.locked }
-}
-
-#[inline(never)]
-fn take(state: &mut State, policy: &Policy<'_>, found: Option<&Rule<'_>>) {
-    let grant = found.map_or(&policy.default, |rule| &rule.grant);
-    state.mode = found.and_then(|rule| rule.mode).unwrap_or(policy.mode);
-    grant.devices.put(&mut state.rights.devices);
-    (state.rights.request, state.rights.emit) = (grant.request, grant.emit);
-    state.rule = found.map(|rule| Text::of(rule.name.unwrap_or(b"unnamed")));
-    state.seal = grant.seal;
-    state.audit.set(policy.audit.file.unwrap_or_default());
-    state.calls = policy.audit.calls;
-    state.journald = policy.audit.journald;
-    state.syslog = policy.audit.syslog;
-    state.trace = if policy.audit.stack { Trace::Log } else { Trace::Off };
-    for option in policy.audit.redact.iter().flat_map(|list| list.elements()) {
-        state.redact.push_some(option.spot().text);
-        state.redact.push_some(b"\0");
-    }
-}
-
-/// Keeps the first rule that matches this process, and the first fault.
-struct Finder<'s, 'a> {
-    state: &'s mut State,
-    process: &'s mut Process,
-    error: &'s mut bool,
-    text: &'a [u8],
-    found: Option<Rule<'a>>,
-}
-
-impl<'a> Sink<'a> for Finder<'_, 'a> {
-    fn rule(&mut self, rule: &Rule<'a>) {
-        if self.found.is_none() && rule::mismatch(rule, self.process).is_none() {
-            self.found = Some(*rule);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn error(&mut self, error: Error<'a>) {
-        if core::mem::replace(self.error, true) {
-            return;
-        }
-        let position = Position::of(self.text, error.offset);
-        let mut place = Text::<320>::of(self.state.policy.as_bytes());
-        for number in [position.line, position.column] {
-            place.push(b":");
-            place.push_number(u64::try_from(number).unwrap_or_default());
-        }
-        let text = if matches!(error.fault, Fault::NotUtf8) { b"" } else { error.text };
-        complain(&mut self.state.broken, place.as_str(), text, error.fault.message(), error.fault.remedy());
-    }
 }

@@ -1,0 +1,277 @@
+//! Files, folders and sockets.
+
+use core::ffi::{CStr, c_int};
+use core::mem::MaybeUninit;
+use cuvisor_policy::buffer::Text;
+
+use super::errno;
+
+/// An open file, closed when dropped.
+pub struct File(pub(super) c_int);
+
+/// What [`File::status`] tells.
+pub struct Status {
+    /// A regular file.
+    pub is_regular: bool,
+    /// Owner.
+    pub uid: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl File {
+    /// Opens for reading, never waiting for a FIFO's writer.
+    ///
+    /// # Errors
+    /// Gives errno.
+    pub fn open(path: &CStr) -> Result<Self, c_int> {
+        Self::open_with(path, libc::O_RDONLY | libc::O_NONBLOCK, 0)
+    }
+
+    /// Opens with these flags, close-on-exec, never as descriptor 0 to 2: a program that was started
+    /// with one of these closed would write into our file (B09).
+    ///
+    /// # Errors
+    /// Gives errno.
+    pub fn open_with(path: &CStr, flags: c_int, mode: u32) -> Result<Self, c_int> {
+        // SAFETY: `path` is a C string; open has no other requirement.
+        let fd = unsafe { system_call!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY, mode) };
+        Self::lifted(fd)
+    }
+
+    /// Takes a descriptor that was just opened, moved above the standard ones.
+    pub(super) fn lifted(fd: libc::c_long) -> Result<Self, c_int> {
+        let fd = c_int::try_from(fd).unwrap_or(-1);
+        if fd < 0 {
+            return Err(errno());
+        }
+        let low = Self(fd);
+        if fd > 2 {
+            return Ok(low);
+        }
+        // SAFETY: `fd` is ours; F_DUPFD_CLOEXEC takes one number.
+        let higher = unsafe { system_call!(SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 3) };
+        c_int::try_from(higher).ok().filter(|fd| *fd > 2).map(Self).ok_or_else(errno)
+    }
+
+    /// A file in memory that nobody else sees (memfd_create(2)); `name` is for /proc only.
+    pub fn in_memory(name: &CStr) -> Option<Self> {
+        // SAFETY: `name` is a C string.
+        let fd = unsafe { system_call!(SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) };
+        Self::lifted(fd).ok()
+    }
+
+    /// Calls `use_it` with the descriptor, for a foreign function that writes to it.
+    pub fn lent(&self, use_it: impl FnOnce(c_int)) {
+        use_it(self.0);
+    }
+
+    /// Reads the file from its start, as much as there is room for.
+    pub fn read_from_start<'b>(&self, room: &'b mut [MaybeUninit<u8>]) -> Option<&'b [u8]> {
+        // SAFETY: the descriptor is open; the rest are numbers.
+        let at = unsafe { system_call!(SYS_lseek, self.0, 0, libc::SEEK_SET) };
+        let len = room.len();
+        if at == 0 { self.read_into(room, len) } else { None }
+    }
+
+    /// Its type, owner, mode and length.
+    pub fn status(&self) -> Option<Status> {
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the descriptor is open and `stat` has room for one struct stat.
+        let result = unsafe { system_call!(SYS_fstat, self.0, stat.as_mut_ptr()) };
+        if result != 0 {
+            return None;
+        }
+        // SAFETY: fstat returned 0, so it has filled the struct.
+        let stat = unsafe { stat.assume_init() };
+        Some(Status {
+            is_regular: stat.st_mode & libc::S_IFMT == libc::S_IFREG,
+            uid: stat.st_uid,
+            mode: stat.st_mode & 0o7777,
+            len: u64::try_from(stat.st_size).unwrap_or_default(),
+        })
+    }
+
+    /// One read; the number of bytes, 0 at the end.
+    pub fn read(&self, buffer: &mut [u8]) -> Option<usize> {
+        // SAFETY: the descriptor is open and the pointer and length are those of one slice.
+        let count = unsafe { system_call!(SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
+        usize::try_from(count).ok()
+    }
+
+    /// Reads until the buffer is full or the file ends; the number of bytes.
+    pub fn read_all(&self, buffer: &mut [u8]) -> Option<usize> {
+        let mut filled = 0usize;
+        while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
+            match self.read(room)? {
+                0 => break,
+                count => filled = filled.saturating_add(count),
+            }
+        }
+        Some(filled)
+    }
+
+    /// Reads `len` bytes, or as many as the file has, into room that need not be filled with zeros before.
+    pub fn read_into<'b>(&self, room: &'b mut [MaybeUninit<u8>], len: usize) -> Option<&'b [u8]> {
+        let mut filled = 0usize;
+        while let Some(rest) = room.get_mut(filled..len).filter(|rest| !rest.is_empty()) {
+            // SAFETY: the descriptor is open; the kernel writes at most as many bytes as the slice has.
+            let count = unsafe { system_call!(SYS_read, self.0, rest.as_mut_ptr(), rest.len()) };
+            match usize::try_from(count).ok()? {
+                0 => break,
+                count => filled = filled.saturating_add(count),
+            }
+        }
+        let text = room.get(..filled)?;
+        // SAFETY: the kernel has written the first `filled` bytes.
+        Some(unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), filled) })
+    }
+
+    /// One write; whether all of it was taken.
+    pub fn write(&self, bytes: &[u8]) -> bool {
+        // SAFETY: the descriptor is open and the pointer and length are those of one slice.
+        let count = unsafe { system_call!(SYS_write, self.0, bytes.as_ptr(), bytes.len()) };
+        usize::try_from(count) == Ok(bytes.len())
+    }
+
+    /// Sets the permission bits, whatever the umask.
+    pub fn set_mode(&self, mode: u32) {
+        // SAFETY: the descriptor is open.
+        unsafe { system_call!(SYS_fchmod, self.0, mode) };
+    }
+}
+
+/// An open folder.
+pub struct Directory(pub(super) File);
+
+impl Directory {
+    /// Opens a folder.
+    pub fn open(path: &CStr) -> Option<Self> {
+        File::open_with(path, libc::O_RDONLY | libc::O_DIRECTORY, 0).ok().map(Self)
+    }
+
+    /// Calls `look` with the name of each entry but `.` and `..`.
+    pub fn each(&self, mut look: impl FnMut(&[u8])) {
+        self.each_kind(|name, _| look(name.to_bytes()));
+    }
+
+    /// The same with the entry's kind, as far as the file system tells it.
+    pub fn each_kind(&self, mut look: impl FnMut(&CStr, EntryKind)) {
+        let mut buffer = [0u8; 2048];
+        loop {
+            // SAFETY: the descriptor is open and the pointer and length are those of one array.
+            let count = unsafe { system_call!(SYS_getdents64, self.0.0, buffer.as_mut_ptr(), buffer.len()) };
+            let filled = usize::try_from(count).unwrap_or_default();
+            let mut rest = buffer.get(..filled).unwrap_or_default();
+            if rest.is_empty() {
+                return;
+            }
+            while let Some((name, kind, after)) = entry(rest) {
+                rest = after;
+                if !matches!(name.to_bytes(), b"." | b"..") {
+                    look(name, kind);
+                }
+            }
+        }
+    }
+}
+
+/// What an entry of a folder is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A symbolic link.
+    Link,
+    /// A regular file.
+    File,
+    /// Anything else, or not told.
+    Other,
+}
+
+/// The first entry's name and kind, and what follows it: `struct linux_dirent64` has 19 bytes before the
+/// name, of which the 17th and 18th are the entry's length and the 19th its kind (getdents64(2)).
+fn entry(entries: &[u8]) -> Option<(&CStr, EntryKind, &[u8])> {
+    let len = usize::from(u16::from_ne_bytes(*entries.get(16..18)?.first_chunk()?));
+    let kind = match *entries.get(18)? {
+        libc::DT_LNK => EntryKind::Link,
+        libc::DT_REG => EntryKind::File,
+        _ => EntryKind::Other,
+    };
+    let name = CStr::from_bytes_until_nul(entries.get(19..len)?).ok()?;
+    Some((name, kind, entries.get(len..)?))
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours and is not used after this.
+        unsafe { system_call!(SYS_close, self.0) };
+    }
+}
+
+/// A socket for one datagram, closed when dropped.
+pub struct Socket(File);
+
+impl Socket {
+    /// A local socket that never waits, on no standard descriptor.
+    pub fn datagram() -> Option<Self> {
+        // SAFETY: socket takes three numbers.
+        let fd = unsafe { system_call!(SYS_socket, libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+        File::lifted(fd).ok().map(Self)
+    }
+
+    /// Sends the parts as one datagram to the socket at `path`; whether it was taken.
+    pub fn send(&self, path: &CStr, parts: &[&[u8]; 6]) -> bool {
+        let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+        let name = path.to_bytes_with_nul();
+        if name.len() > address.sun_path.len() {
+            return false;
+        }
+        address.sun_path.iter_mut().zip(name).for_each(|(place, byte)| *place = byte.cast_signed());
+        let mut pieces = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+        // SAFETY: a msghdr of zeros is valid.
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        message.msg_name = (&raw mut address).cast();
+        message.msg_namelen = libc::socklen_t::try_from(size_of::<libc::sockaddr_un>()).unwrap_or_default();
+        message.msg_iov = pieces.as_mut_ptr();
+        message.msg_iovlen = pieces.len();
+        // SAFETY: the descriptor is open; the address and the pieces outlive the call, which only reads them.
+        let sent = unsafe { system_call!(SYS_sendmsg, self.0.0, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        usize::try_from(sent) == Ok(parts.iter().map(|part| part.len()).sum())
+    }
+}
+
+/// The whole of a small file, as much as fits.
+pub fn read_file<const N: usize>(path: &CStr) -> Option<Text<N>> {
+    let file = File::open(path).ok()?;
+    let mut text = Text::<N>::new();
+    let len = file.read_all(text.room())?;
+    text.set_len(len);
+    Some(text)
+}
+
+/// The same into a text that is there already; it is empty where the file cannot be read.
+pub fn read_file_into<const N: usize>(path: &CStr, text: &mut Text<N>) {
+    let len = File::open(path).ok().and_then(|file| file.read_all(text.room()));
+    text.set_len(len.unwrap_or_default());
+}
+
+/// Whether a file of this name exists.
+pub fn exists(path: &CStr) -> bool {
+    // SAFETY: `path` is a C string.
+    unsafe { system_call!(SYS_access, path.as_ptr(), libc::F_OK) == 0 }
+}
+
+/// Where a symbolic link points.
+pub fn read_link<const N: usize>(path: &CStr) -> Option<Text<N>> {
+    let mut text = Text::<N>::new();
+    read_link_into(path, &mut text);
+    (!text.is_empty()).then_some(text)
+}
+
+/// The same into a text that is there already; it is empty where there is no link.
+pub fn read_link_into<const N: usize>(path: &CStr, text: &mut Text<N>) {
+    // SAFETY: `path` is a C string, and the pointer and length are those of one array.
+    let len = unsafe { system_call!(SYS_readlink, path.as_ptr(), text.room().as_mut_ptr(), N) };
+    text.set_len(usize::try_from(len).unwrap_or_default());
+}
