@@ -100,6 +100,43 @@ def run_row():
     yield "cuvisor run before the program starts", f"{bare:.2f} to {held:.2f} ms", f"+{held - bare:.2f} ms", "cuvisor run --devices 1 /bin/true"
 
 
+def held_environment():
+    """A policy of 10 rules, the last of which matches, beside an empty library and beside nothing."""
+    base = {"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "0"}
+    return base, base | {"LD_PRELOAD": str(EMPTY)}, base | {"LD_PRELOAD": str(LIBRARY), "CUVISOR_POLICY": policy(10, "held.toml"), "CUVISOR_BENCH_JOB": "j9"}
+
+
+def system_calls_row():
+    """System calls of a start, the empty library's look-up and mapping among them."""
+    if shutil.which("strace") is None:
+        return
+
+    def count(environment):
+        trace = WORK / "trace"
+        preload = environment.pop("LD_PRELOAD")
+        subprocess.run(["strace", "-f", "-o", str(trace), "-E", f"LD_PRELOAD={preload}", "/bin/true"], env=environment, check=True)
+        return sum("(" in line for line in trace.read_text().splitlines())
+
+    _, empty, held = held_environment()
+    before, after = count(empty), count(held)
+    yield "system calls of a start, 10 rules", f"{before} to {after}", f"+{after - before} beside the empty library", "strace -f /bin/true"
+
+
+def python_row():
+    """A start of Python, alternately without and with the library."""
+    bare, _, held = held_environment()
+    python = subprocess.run(["python3", "-c", "import sys; print(sys.executable)"], capture_output=True, text=True).stdout.strip()
+    times = {False: [], True: []}
+    for _ in range(150):
+        for kind, environment in ((False, bare), (True, held)):
+            before = time.perf_counter()
+            subprocess.run([python, "-c", "pass"], env=environment, check=True)
+            times[kind].append(time.perf_counter() - before)
+    low = {kind: sum(sorted(all)[:90]) / 90 * 1e3 for kind, all in times.items()}
+    spread = (sorted(times[False])[90] - sorted(times[False])[10]) * 1e3
+    yield "python3 -c pass", f"{low[False]:.2f} to {low[True]:.2f} ms", f"+{low[True] - low[False]:.2f} ms; bare runs differ by {spread:.2f} ms", "python3 -c pass, 150 times each"
+
+
 def many_row():
     """300 processes at once, each cuInit and cuDeviceGet."""
     prog = [str(CALLERS / "prog"), "handle", "init", "get:0"]
@@ -192,7 +229,7 @@ def main():
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
     print(f"{os.cpu_count()} cores of {model}, {time.strftime('%Y-%m-%d')}, commit {commit}\n")
     print("| what | measured | against | command |\n| --- | --- | --- | --- |")
-    sections = [start_rows(args.peers), call_rows(), run_row(), many_row(), memory_row()] + ([report_rows()] if args.report else [])
+    sections = [start_rows(args.peers), system_calls_row(), python_row(), call_rows(), run_row(), many_row(), memory_row()] + ([report_rows()] if args.report else [])
     for section in sections:
         for row in section:
             print("| " + " | ".join(row) + " |", flush=True)
