@@ -134,7 +134,7 @@ def python_row():
             times[kind].append(time.perf_counter() - before)
     low = {kind: sum(sorted(all)[:90]) / 90 * 1e3 for kind, all in times.items()}
     spread = (sorted(times[False])[90] - sorted(times[False])[10]) * 1e3
-    yield "python3 -c pass", f"{low[False]:.2f} to {low[True]:.2f} ms", f"+{low[True] - low[False]:.2f} ms; bare runs differ by {spread:.2f} ms", "python3 -c pass, 150 times each"
+    yield "python3 -c pass", f"{low[False]:.2f} to {low[True]:.2f} ms", f"{low[True] - low[False]:+.2f} ms; bare runs differ by {spread:.2f} ms", "python3 -c pass, 150 times each"
 
 
 def many_row():
