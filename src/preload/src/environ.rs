@@ -21,15 +21,26 @@ unsafe extern "C" {
 /// The present value of a variable. It stays until the program changes the variable; copy it if a
 /// foreign function is called meanwhile.
 pub fn get<'a>(name: &str) -> Option<&'a [u8]> {
-    entries().find_map(|(_, entry)| value_of(name, entry))
+    entries().find_map(|place| value_at(place, name)).map(crate::sys::c_text)
 }
 
-fn value_of<'a>(name: &str, entry: &'a [u8]) -> Option<&'a [u8]> {
-    entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+/// The value in an entry, if it is of this variable. The entry is read no further than it agrees with the name:
+/// each rule of a policy may ask for a variable, and most entries differ in the first letters.
+fn value_at(place: *mut *const c_char, name: &str) -> Option<*const c_char> {
+    // SAFETY: the place is one of the array's, which `entries` has found not to be the end.
+    let mut next: *const u8 = unsafe { place.read() }.cast();
+    for byte in name.bytes().chain([b'=']) {
+        // SAFETY: all bytes before were of the name and so not the NUL that ends the text.
+        if unsafe { next.read() } != byte {
+            return None;
+        }
+        next = next.wrapping_add(1);
+    }
+    Some(next.cast())
 }
 
-/// Each place of the array with its text.
-fn entries<'a>() -> impl Iterator<Item = (*mut *const c_char, &'a [u8])> {
+/// Each place of the array.
+fn entries() -> impl Iterator<Item = *mut *const c_char> {
     let mut next = start();
     core::iter::from_fn(move || {
         if next.is_null() {
@@ -43,7 +54,7 @@ fn entries<'a>() -> impl Iterator<Item = (*mut *const c_char, &'a [u8])> {
         }
         let place = next;
         next = next.wrapping_add(1);
-        Some((place, crate::sys::c_text(entry)))
+        Some(place)
     })
 }
 
@@ -62,9 +73,9 @@ pub fn before_main(work: impl FnOnce()) {
 
 /// The present value of a variable as a C string.
 pub fn get_c<'a>(name: &str) -> Option<&'a CStr> {
-    let value = get(name)?;
+    let value = entries().find_map(|place| value_at(place, name))?;
     // SAFETY: the value is the end of one of the environment's C strings, so its NUL follows.
-    Some(unsafe { CStr::from_ptr(value.as_ptr().cast()) })
+    Some(unsafe { CStr::from_ptr(value) })
 }
 
 /// Sets a variable unless it has the value already; says whether it has it now. A value that is in
@@ -109,9 +120,9 @@ fn put(name: &str, parts: &[&[u8]]) -> Option<()> {
         place.write(*bytes.next()?);
     }
     let text: *const c_char = text.as_ptr().cast();
-    match entries().find(|(_, entry)| value_of(name, entry).is_some()) {
+    match entries().find(|place| value_at(*place, name).is_some()) {
         // SAFETY: the place is one of the array's, which glibc's own setenv writes likewise.
-        Some((place, _)) => unsafe { place.write(text) },
+        Some(place) => unsafe { place.write(text) },
         None => append(text)?,
     }
     Some(())

@@ -127,6 +127,14 @@ const SPACE: u8 = 4;
 /// What ends a value without quotes.
 const WORD_END: u8 = 8;
 
+/// Characters of a variable's name.
+const NAME: u8 = 16;
+
+/// Whether a character can stand in the name of an environment variable.
+pub fn is_name(c: u8) -> bool {
+    is(c, NAME)
+}
+
 /// The classes of each byte: one look-up instead of a comparison for each member, and a start reads every byte of the file.
 #[allow(clippy::indexing_slicing)] // by the compiler, which would refuse an index beyond the end
 static CLASSES: [u8; 256] = {
@@ -137,7 +145,8 @@ static CLASSES: [u8; 256] = {
         let blank = if matches!(c, b' ' | b'\t') { BLANK } else { 0 };
         let space = if matches!(c, b' ' | b'\t' | b'\n' | b'\r') { SPACE } else { 0 };
         let word_end = if matches!(c, b' ' | b'\t' | b'\n' | b'\r' | b',' | b']' | b'#' | b'[') { WORD_END } else { 0 };
-        classes[c as usize] = key | blank | space | word_end;
+        let name = if c.is_ascii_alphanumeric() || c == b'_' { NAME } else { 0 };
+        classes[c as usize] = key | blank | space | word_end | name;
         if c == u8::MAX {
             break classes;
         }

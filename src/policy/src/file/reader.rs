@@ -2,7 +2,7 @@
 
 use super::error::{Error, Expected, Fault, Place};
 use super::policy::{Calls, DeviceSpec, Emit, Grant, Mode, Policy, Request, Rule, Seal, check_audit_file, id};
-use super::raw::{Array, Item, Items, Spot, Value};
+use super::raw::{Array, Item, Items, Spot, Value, is_name};
 use crate::device::check_list;
 use crate::element::ElementFault;
 
@@ -334,8 +334,8 @@ fn ids(value: Value<'_>) -> Result<Array<'_>, Error<'_>> {
 fn variables(value: Value<'_>) -> Result<Array<'_>, Error<'_>> {
     let sound = |element: Value<'_>| {
         let text = element.spot().text;
-        let name = text.split(|c| *c == b'=').next().unwrap_or_default();
-        matches!(element, Value::Quoted(_)) && !name.is_empty() && name.iter().all(|c| c.is_ascii_alphanumeric() || *c == b'_')
+        let name = text.iter().take_while(|c| is_name(**c)).count();
+        matches!(element, Value::Quoted(_)) && name > 0 && matches!(text.get(name), None | Some(b'='))
     };
     list(value, Expected::Variable, sound)
 }
