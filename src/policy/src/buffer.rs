@@ -5,14 +5,16 @@
 #[repr(C)] // the length beside the first bytes: a short text touches one page, however long N is
 pub struct Text<const N: usize> {
     len: usize,
-    cut: bool,
+    /// 0, or 1 where something did not fit. No `bool`: an enum around a text would hide its variant in a bool's unused
+    /// values, and a value that is nothing but zeros costs a library no room in its file and no copy at its start.
+    cut: u8,
     bytes: [u8; N],
 }
 
 impl<const N: usize> Text<N> {
     /// An empty text.
     pub const fn new() -> Self {
-        Self { len: 0, cut: false, bytes: [0; N] }
+        Self { len: 0, cut: 0, bytes: [0; N] }
     }
 
     /// A text holding as much of `bytes` as fits.
@@ -24,7 +26,7 @@ impl<const N: usize> Text<N> {
 
     /// Holds as much of `bytes` as fits from now on, instead of what it held.
     pub fn set(&mut self, bytes: &[u8]) {
-        (self.len, self.cut) = (0, false);
+        (self.len, self.cut) = (0, 0);
         self.push_some(bytes);
     }
 
@@ -38,7 +40,7 @@ impl<const N: usize> Text<N> {
                 true
             }
             None => {
-                self.cut = true;
+                self.cut = 1;
                 false
             }
         }
@@ -49,7 +51,7 @@ impl<const N: usize> Text<N> {
         let room = N.saturating_sub(self.len);
         let fitting = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         self.push(fitting);
-        self.cut |= fitting.len() < bytes.len();
+        self.cut |= u8::from(fitting.len() < bytes.len());
     }
 
     /// Appends a number in decimal digits.
@@ -74,7 +76,7 @@ impl<const N: usize> Text<N> {
 
     /// Whether something did not fit.
     pub fn is_cut(&self) -> bool {
-        self.cut
+        self.cut != 0
     }
 
     /// Shortens it to the first `len` bytes.

@@ -176,7 +176,7 @@ fn head(line: &mut Line, state: &State, kind: &Kind<'_>) {
 /// The arguments as at exec time, without the values of the options that the policy redacts. Where that
 /// list did not fit, none is written: rather too little than a password.
 fn arguments(line: &mut Line, state: &State) {
-    let whole = state.argv.text;
+    let whole = state.argv.text();
     let options = || state.redact.as_bytes().split(|c| *c == 0).filter(|option| !option.is_empty());
     line.array("argv", |line| {
         let mut secret = false;
@@ -239,8 +239,8 @@ fn seal(line: &mut Line, state: &State) {
         line.array("denied", |line| nodes.as_bytes().split(|c| *c == b' ').for_each(|node| line.element(node)));
     };
     match &state.sealed {
-        None => {}
-        Some(sealed) => line.object("seal", |line| match sealed {
+        Sealed::Unasked => {}
+        sealed => line.object("seal", |line| match sealed {
             Sealed::Held(abi, denied) => {
                 line.string("level", if *abi >= 5 { b"ioctl" } else { b"open for writing" });
                 line.number("abi", i64::from(*abi));
@@ -250,6 +250,7 @@ fn seal(line: &mut Line, state: &State) {
                 line.string("level", b"inherited");
                 nodes(line, denied);
             }
+            Sealed::Unasked => {}
             Sealed::Nothing => line.string("level", b"nothing to deny"),
             Sealed::Failed(reason) => {
                 line.string("level", b"failed");

@@ -45,25 +45,29 @@ const ARGUMENTS_LIMIT: usize = 4096;
 /// The arguments as at exec time, each with its NUL, in memory of their own; whether some did not fit.
 #[derive(Clone, Copy)]
 pub struct Arguments {
-    /// The bytes.
-    pub text: &'static [u8],
+    text: Option<&'static [u8]>,
     /// Whether some are missing.
     pub is_cut: bool,
 }
 
 impl Arguments {
     /// None.
-    pub const NONE: Self = Self { text: b"", is_cut: false };
+    pub const NONE: Self = Self { text: None, is_cut: false };
 
     /// Copies them.
     pub fn copy() -> Self {
         let whole: usize = initial_arguments().map(|argument| argument.len().saturating_add(1)).fold(0, usize::saturating_add);
-        let Some(room) = environ::room(whole.min(ARGUMENTS_LIMIT)) else { return Self { text: b"", is_cut: true } };
+        let Some(room) = environ::room(whole.min(ARGUMENTS_LIMIT)) else { return Self { text: None, is_cut: true } };
         let bytes = initial_arguments().flat_map(|argument| argument.iter().chain(b"\0"));
         let len = room.iter_mut().zip(bytes).map(|(place, byte)| place.write(*byte)).count();
         // SAFETY: the first `len` bytes of the room have just been written, and the room is never given back.
         let text = unsafe { core::slice::from_raw_parts(room.as_ptr().cast(), len) };
-        Self { text, is_cut: whole > ARGUMENTS_LIMIT }
+        Self { text: Some(text), is_cut: whole > ARGUMENTS_LIMIT }
+    }
+
+    /// The bytes.
+    pub fn text(&self) -> &'static [u8] {
+        self.text.unwrap_or_default()
     }
 }
 

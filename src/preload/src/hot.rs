@@ -56,9 +56,7 @@ static PAGE: Page = Page {
     room: Room(UnsafeCell::new(State::idle())),
 };
 
-/// An idle state that is never changed: what others are copied from. It lies with the data, where it is out of the way
-/// of what every start reads.
-#[unsafe(link_section = ".data.cuvisor_idle")]
+/// An idle state that is never changed: what others are copied from.
 static IDLE: Room = Room(UnsafeCell::new(State::idle()));
 
 /// Bytes for the texts that a start writes.

@@ -26,6 +26,8 @@ pub type Nodes = Text<1024>;
 /// What became of the seal.
 #[derive(Clone, Copy)]
 pub enum Sealed {
+    /// No seal was asked for.
+    Unasked,
     /// It holds: the kernel's Landlock ABI, and the nodes denied.
     Held(i32, Nodes),
     /// An ancestor's seal of the same nodes holds.

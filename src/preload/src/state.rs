@@ -59,18 +59,18 @@ pub struct State {
     pub ignored: Text<128>,
     /// The folder that stands for `/` where GPUs are looked for; empty for `/`.
     pub root: Text<256>,
-    /// What became of the seal; none where no seal was asked for.
-    pub sealed: Option<Sealed>,
+    /// What became of the seal.
+    pub sealed: Sealed,
     /// In a trace: what `CUDA_VISIBLE_DEVICES` asked for when the process started.
     pub variable_at_start: Option<Text<1024>>,
 }
 
 impl State {
-    /// The state of a process that has no policy.
+    /// The state of a process that has no policy: nothing but zeros, so that it takes no room in the library's file.
     pub const fn idle() -> Self {
         Self {
             active: false,
-            mode: Mode::Off,
+            mode: Mode::Enforce,
             rights: Rights { devices: Devices::All, ..Rights::NOTHING },
             broken: Text::new(),
             policy: Text::new(),
@@ -80,7 +80,7 @@ impl State {
             journald: false,
             syslog: false,
             seal: Seal::No,
-            sealed: None,
+            sealed: Sealed::Unasked,
             trace: Trace::Off,
             variable_at_start: None,
             redact: Text::new(),
@@ -229,8 +229,8 @@ fn decide(state: &mut State, scratch: &mut Scratch, system: Result<File, i32>) {
 
 #[inline(never)]
 fn seal(state: &mut State) {
-    state.sealed = Some(seal::seal(state));
-    let failed = matches!(state.sealed, Some(Sealed::Failed(_)));
+    state.sealed = seal::seal(state);
+    let failed = matches!(state.sealed, Sealed::Failed(_));
     if failed && state.seal == Seal::Require {
         state.rights = Rights::NOTHING;
     }
