@@ -81,7 +81,8 @@ impl<'a> Array<'a> {
     /// The elements, scalars all.
     pub fn elements(&self) -> impl Iterator<Item = Value<'a>> + Clone + use<'a> {
         let end = self.first.map_or(self.inner.text.len(), |first| first.end);
-        let mut cursor = Cursor { text: self.inner.text, at: end, base: self.inner.offset };
+        let mut cursor = Cursor::at_start_of(self.inner);
+        cursor.bump(end);
         self.first.map(First::value).into_iter().chain(core::iter::from_fn(move || {
             cursor.skip_blank_lines();
             if cursor.peek() == Some(b',') {
@@ -102,8 +103,11 @@ pub struct Items<'a> {
 impl<'a> Items<'a> {
     /// The items of a text.
     pub fn of(text: &'a [u8]) -> Self {
-        let base = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        Self { cursor: Cursor { text, at: base, base: 0 } }
+        let mut cursor = Cursor::at_start_of(Spot { text, offset: 0 });
+        if text.starts_with(b"\xef\xbb\xbf") {
+            cursor.bump(3);
+        }
+        Self { cursor }
     }
 }
 
@@ -158,55 +162,70 @@ fn is(c: u8, class: u8) -> bool {
     CLASSES.get(usize::from(c)).is_some_and(|classes| classes & class != 0)
 }
 
-#[derive(Clone)]
+/// A place in the file: what is left from there on, and where that ends.
+#[derive(Clone, Copy)]
 struct Cursor<'a> {
-    text: &'a [u8],
-    at: usize,
-    /// Offset of `text` in the file.
-    base: usize,
+    rest: &'a [u8],
+    /// Offset in the file of the end of `rest`.
+    end: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+    fn at_start_of(spot: Spot<'a>) -> Self {
+        Self { rest: spot.text, end: spot.offset.saturating_add(spot.text.len()) }
     }
 
-    fn rest(&self) -> &'a [u8] {
-        self.text.get(self.at..).unwrap_or_default()
+    fn offset(&self) -> usize {
+        self.end.saturating_sub(self.rest.len())
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
     }
 
     fn bump(&mut self, by: usize) {
-        self.at = self.at.saturating_add(by).min(self.text.len());
+        self.rest = self.rest.get(by..).unwrap_or_default();
     }
 
     fn take(&mut self, len: usize) -> Spot<'a> {
-        let spot = Spot { text: self.rest().get(..len).unwrap_or_default(), offset: self.base.saturating_add(self.at) };
-        self.bump(len);
+        let (text, rest) = self.rest.split_at(len.min(self.rest.len()));
+        let spot = Spot { text, offset: self.offset() };
+        self.rest = rest;
         spot
     }
 
     /// The longest run of bytes for which `wanted` holds.
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> Spot<'a> {
-        let rest = self.rest();
-        let len = rest.iter().position(|c| !wanted(*c)).unwrap_or(rest.len());
-        let (text, _) = rest.split_at(len);
-        let spot = Spot { text, offset: self.base.wrapping_add(self.at) };
-        self.at = self.at.wrapping_add(len);
-        spot
+        self.take(self.rest.iter().take_while(|c| wanted(**c)).count())
+    }
+
+    /// Goes over them.
+    fn skip_while(&mut self, wanted: impl Fn(u8) -> bool) {
+        while let [first, rest @ ..] = self.rest
+            && wanted(*first)
+        {
+            self.rest = rest;
+        }
+    }
+
+    /// What lies between an earlier place and this one.
+    fn since(&self, start: &Self) -> Spot<'a> {
+        let len = start.rest.len().saturating_sub(self.rest.len());
+        Spot { text: start.rest.get(..len).unwrap_or_default(), offset: start.offset() }
     }
 
     fn skip_blanks(&mut self) {
-        self.take_while(|c| is(c, BLANK));
+        self.skip_while(|c| is(c, BLANK));
     }
 
     fn skip_line(&mut self) {
-        self.take_while(|c| c != b'\n');
+        self.skip_while(|c| c != b'\n');
     }
 
     /// Blanks, comments and line ends.
     fn skip_blank_lines(&mut self) {
         loop {
-            self.take_while(|c| is(c, SPACE));
+            self.skip_while(|c| is(c, SPACE));
             if self.peek() != Some(b'#') {
                 return;
             }
@@ -219,7 +238,7 @@ impl<'a> Cursor<'a> {
         if matches!(self.peek(), None | Some(b'\n')) {
             return Ok(());
         }
-        let rest = self.clone().take_while(|c| c != b'\n');
+        let rest = { *self }.take_while(|c| c != b'\n');
         match rest.text.trim_ascii_end() {
             [] | [b'#', ..] => {
                 self.skip_line();
@@ -232,13 +251,13 @@ impl<'a> Cursor<'a> {
     /// The rest of the line without its comment, for an error about it.
     #[cold]
     fn whole_line(&self) -> Spot<'a> {
-        let line = self.clone().take_while(|c| c != b'\n' && c != b'#');
+        let line = { *self }.take_while(|c| c != b'\n' && c != b'#');
         Spot { text: line.text.trim_ascii_end(), ..line }
     }
 
     fn table(&mut self) -> Result<Item<'a>, Error<'a>> {
-        let start = self.clone();
-        let array = self.rest().starts_with(b"[[");
+        let start = *self;
+        let array = self.rest.starts_with(b"[[");
         let brackets = if array { 2 } else { 1 };
         self.bump(brackets);
         self.skip_blanks();
@@ -252,7 +271,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn entry(&mut self) -> Result<Item<'a>, Error<'a>> {
-        let start = self.clone();
+        let start = *self;
         let key = self.take_while(is_key);
         self.skip_blanks();
         match self.peek() {
@@ -273,8 +292,8 @@ impl<'a> Cursor<'a> {
         match self.peek() {
             Some(quote @ (b'"' | b'\'')) => self.string(quote).map(Value::Quoted),
             Some(b'{') => {
-                let body = self.clone().take_while(|c| !matches!(c, b'\n' | b'}'));
-                let closing = usize::from(self.rest().get(body.text.len()) == Some(&b'}'));
+                let body = { *self }.take_while(|c| !matches!(c, b'\n' | b'}'));
+                let closing = usize::from(self.rest.get(body.text.len()) == Some(&b'}'));
                 Err(self.take(body.text.len().saturating_add(closing)).error(Fault::InlineTable))
             }
             Some(b'[') => Err(self.take(1).error(Fault::NestedArray)),
@@ -286,10 +305,10 @@ impl<'a> Cursor<'a> {
     }
 
     fn string(&mut self, quote: u8) -> Result<Spot<'a>, Error<'a>> {
-        if self.rest().starts_with(&[quote, quote, quote]) {
+        if self.rest.starts_with(&[quote, quote, quote]) {
             return Err(self.take(3).error(Fault::LongString));
         }
-        let start = self.clone();
+        let start = *self;
         self.bump(1);
         let escape = if quote == b'"' { b'\\' } else { quote };
         let text = self.take_while(|c| c != quote && c != b'\n' && c != escape);
@@ -303,10 +322,11 @@ impl<'a> Cursor<'a> {
     /// What is wrong with a string that begins at `start`: it does not end, or holds an escape.
     #[cold]
     fn bad_string(&mut self, start: &Self, quote: u8) -> Error<'a> {
-        self.at = start.at.saturating_add(1);
+        *self = *start;
+        self.bump(1);
         let text = self.take_while(|c| c != quote && c != b'\n');
         if self.peek() != Some(quote) {
-            let line = start.clone().take_while(|c| c != b'\n');
+            let line = { *start }.take_while(|c| c != b'\n');
             return Spot { text: line.text.trim_ascii_end(), ..line }.error(Fault::OpenString);
         }
         self.bump(1);
@@ -315,20 +335,21 @@ impl<'a> Cursor<'a> {
 
     fn array(&mut self) -> Result<Array<'a>, Error<'a>> {
         let opening = self.take(1);
-        let start = self.at;
-        let result = self.array_body(opening, start);
+        let start = *self;
+        let result = self.array_body(opening);
         if result.is_err() {
             // Go on behind the array, or else each of its further lines would be a fault of its own.
-            self.at = start;
-            let before_next = self.take_while(|c| !matches!(c, b']' | b'='));
+            *self = start;
+            self.skip_while(|c| !matches!(c, b']' | b'='));
             if self.peek() != Some(b']') {
-                self.at = before_next.offset.saturating_sub(self.base);
+                *self = start;
             }
         }
         result
     }
 
-    fn array_body(&mut self, opening: Spot<'a>, start: usize) -> Result<Array<'a>, Error<'a>> {
+    fn array_body(&mut self, opening: Spot<'a>) -> Result<Array<'a>, Error<'a>> {
+        let start = *self;
         let mut after_value = false;
         let mut first = None;
         loop {
@@ -336,9 +357,9 @@ impl<'a> Cursor<'a> {
             match self.peek() {
                 None => return Err(opening.error(Fault::OpenArray)),
                 Some(b']') => {
-                    let text = self.text.get(start..self.at).unwrap_or_default();
+                    let inner = self.since(&start);
                     self.bump(1);
-                    return Ok(Array { inner: Spot { text, offset: self.base.saturating_add(start) }, first });
+                    return Ok(Array { inner, first });
                 }
                 Some(b'=') => return Err(opening.error(Fault::OpenArray)),
                 Some(b',') if after_value => {
@@ -346,13 +367,13 @@ impl<'a> Cursor<'a> {
                     after_value = false;
                 }
                 Some(_) if after_value => {
-                    let next = self.clone().take_while(|c| !matches!(c, b' ' | b'\n' | b',' | b']'));
+                    let next = { *self }.take_while(|c| !matches!(c, b' ' | b'\n' | b',' | b']'));
                     let fault = if self.looks_like_entry() { opening.error(Fault::OpenArray) } else { next.error(Fault::Comma) };
                     return Err(fault);
                 }
                 Some(_) => {
                     let value = self.scalar()?;
-                    let end = self.at.saturating_sub(start);
+                    let end = start.rest.len().saturating_sub(self.rest.len());
                     first.get_or_insert(First { spot: value.spot(), is_quoted: matches!(value, Value::Quoted(_)), end });
                     after_value = true;
                 }
@@ -362,7 +383,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether the next thing is `key =` or a table: then the array before it was not closed.
     fn looks_like_entry(&self) -> bool {
-        let mut ahead = self.clone();
+        let mut ahead = *self;
         let key = ahead.take_while(is_key);
         ahead.skip_blanks();
         ahead.peek() == Some(b'[') || (!key.text.is_empty() && ahead.peek() == Some(b'='))
