@@ -234,7 +234,10 @@ def section_trace():
 # --- doctor
 
 def section_doctor(uuids):
-    ask = lambda env: json.loads(subprocess.run([str(RELEASE / "cuvisor"), "doctor", "--json"], env=BASE | env, capture_output=True, text=True, timeout=LIMIT).stdout)
+    def ask(env):
+        out = subprocess.run([str(RELEASE / "cuvisor"), "doctor", "--json"], env=BASE | env, capture_output=True, text=True, timeout=LIMIT).stdout
+        return json.loads(out.replace(f"{ROOT}/", ""))
+
     told = {one["check"]: one for one in ask({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})}
     for check in ("kernel driver", "GPUs", "nodes", "driver", "copies", "cuInit", "lists", "library", "kernel seal"):
         one = told.get(check, {"level": "failure", "cause": "(not told)"})
