@@ -17,7 +17,7 @@ need() { # command, Debian package
 need cc gcc
 need python3 python3
 if ! command -v cargo >/dev/null; then
-    echo "quickstart: cargo is missing: install Rust 1.88 or newer (https://rustup.rs, or Debian's rustup package)" >&2
+    echo "quickstart: cargo is missing: install Rust 1.90 or newer (https://rustup.rs, or Debian's rustup package)" >&2
     exit 1
 fi
 echo "building (cargo build --release --workspace)"

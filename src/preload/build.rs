@@ -12,8 +12,9 @@ fn main() {
         "-Wl,-Bsymbolic-functions",
         "-Wl,-z,relro,-z,now",
         "-Wl,-z,noexecstack",
-        // The rest is for the start, which is made of page faults: one segment for code and constants, the code of the
-        // start first, and none of the compiler's start files, whose work is for C++ and for dlclose.
+        // The rest is for the start, which is made of page faults: one segment for code and constants (an option of lld,
+        // rustc's own linker here since 1.90), the code of the start first, and none of the compiler's start files,
+        // whose work is for C++ and for dlclose.
         "-Wl,--no-rosegment",
         &format!("-Wl,-T,{folder}/start.ld"),
         "-nostartfiles",
