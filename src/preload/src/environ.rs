@@ -21,7 +21,14 @@ unsafe extern "C" {
 /// The present value of a variable. It stays until the program changes the variable; copy it if a
 /// foreign function is called meanwhile.
 pub fn get<'a>(name: &str) -> Option<&'a [u8]> {
-    entries().find_map(|place| value_at(place, name)).map(crate::sys::c_text)
+    get_c(name).map(CStr::to_bytes)
+}
+
+/// The same as a C string.
+pub fn get_c<'a>(name: &str) -> Option<&'a CStr> {
+    let value = entries().find_map(|place| value_at(place, name))?;
+    // SAFETY: the value is the end of one of the environment's C strings, so its NUL follows.
+    Some(unsafe { CStr::from_ptr(value) })
 }
 
 /// The value in an entry, if it is of this variable. The entry is read no further than it agrees with the name:
@@ -69,13 +76,6 @@ pub fn before_main(work: impl FnOnce()) {
     hot().before_main.store(true, Ordering::Relaxed);
     work();
     hot().before_main.store(false, Ordering::Relaxed);
-}
-
-/// The present value of a variable as a C string.
-pub fn get_c<'a>(name: &str) -> Option<&'a CStr> {
-    let value = entries().find_map(|place| value_at(place, name))?;
-    // SAFETY: the value is the end of one of the environment's C strings, so its NUL follows.
-    Some(unsafe { CStr::from_ptr(value) })
 }
 
 /// Sets a variable unless it has the value already; says whether it has it now. A value that is in

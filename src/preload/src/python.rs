@@ -13,8 +13,7 @@ use crate::sys::{self, File, Memory, c_text};
 
 /// Frames as lines of `file:line`, innermost first.
 pub struct Frames {
-    /// The lines.
-    pub text: Text<6144>,
+    text: Text<6144>,
     /// The folder that the program works in: paths below it are shown from there.
     here: Text<512>,
 }
@@ -109,6 +108,11 @@ fn parse(text: &[u8]) -> Option<(&[u8], &[u8])> {
 impl Frames {
     fn new() -> Self {
         Self { text: Text::new(), here: sys::read_link(c"/proc/self/cwd").unwrap_or_default() }
+    }
+
+    /// The frames, innermost first.
+    pub fn lines(&self) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
+        self.text.as_bytes().split(|c| *c == b'\n').filter(|frame| !frame.is_empty())
     }
 
     /// Appends a frame, but for those of the import machinery itself.

@@ -67,9 +67,8 @@ impl Origin {
         match &self.stack {
             Stack::None => {}
             Stack::Known(frames) => line.array("stack", |line| {
-                let all = frames.text.as_bytes().split(|c| *c == b'\n').filter(|frame| !frame.is_empty());
-                let count = all.clone().count();
-                for (at, frame) in all.rev().enumerate() {
+                let count = frames.lines().count();
+                for (at, frame) in frames.lines().rev().enumerate() {
                     if at == OUTERMOST && count > INNERMOST.saturating_add(OUTERMOST) {
                         line.element(b"...");
                     }
@@ -85,11 +84,10 @@ impl Origin {
     fn show(&self, row: &mut Row) {
         match &self.stack {
             Stack::None => {}
-            Stack::Known(frames) if frames.text.is_empty() => push(row, &[b" (no Python frame)"]),
+            Stack::Known(frames) if frames.lines().next().is_none() => push(row, &[b" (no Python frame)"]),
             Stack::Known(frames) => {
-                let all = frames.text.as_bytes().split(|c| *c == b'\n').filter(|frame| !frame.is_empty());
-                let count = all.clone().count();
-                for (at, frame) in all.enumerate() {
+                let count = frames.lines().count();
+                for (at, frame) in frames.lines().enumerate() {
                     if is_shown(at, count) {
                         push(row, &[b" from ", frame]);
                     } else if at == INNERMOST {

@@ -16,7 +16,7 @@ pub fn check(root: &Path, verdict: &Verdict) -> Vec<Finding> {
     findings
 }
 
-/// What the loader is told to preload: from /etc/ld.so.preload first, as it loads them (ld.so(8): LD_PRELOAD's come first).
+/// What the loader is told to preload, in its order: LD_PRELOAD's come first (ld.so(8)).
 struct Entries {
     variable: Vec<String>,
     file: Vec<String>,

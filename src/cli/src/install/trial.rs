@@ -19,25 +19,13 @@ pub fn run(root: &Path, library: &Path) -> Result<()> {
         if !is_there(root, program) {
             continue;
         }
-        let mut command = if root == Path::new("/") {
-            Command::new(program)
-        } else {
-            let mut command = chroot();
-            command.arg(root).arg(program);
-            command
+        let start = |library: Option<&Path>| {
+            let output = command(root, program, library).args(arguments).stdin(Stdio::null()).output();
+            output.with_context(|| {
+                format!("{program} could not be started {} the library", if library.is_some() { "with" } else { "without" })
+            })
         };
-        command.args(arguments).stdin(Stdio::null()).env_remove("LD_PRELOAD");
-        let mut start = |what: &str| command.output().with_context(|| format!("{program} could not be started {what} the library"));
-        let bare = start("without")?;
-        let mut held = if root == Path::new("/") { Command::new(program) } else { chrooted(root, program, &inside) };
-        if root == Path::new("/") {
-            held.env("LD_PRELOAD", &inside);
-        }
-        let held = held
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("{program} could not be started with the library"))?;
+        let (bare, held) = (start(None)?, start(Some(&inside))?);
         if told(&bare) != told(&held) {
             bail!("{program} behaves differently under the library: {} instead of {}", words(&held), words(&bare));
         }
@@ -45,11 +33,21 @@ pub fn run(root: &Path, library: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The library is given to the program alone, and not to chroot itself, which runs outside.
-fn chrooted(root: &Path, program: &str, library: &Path) -> Command {
-    let mut command = chroot();
-    let loader = "/lib64/ld-linux-x86-64.so.2";
-    command.arg(root).arg(loader).arg("--preload").arg(library).arg(program).env_remove("LD_PRELOAD");
+/// A program of the system, under the library where one is given. In a root the library is given to the program alone,
+/// and not to chroot itself, which runs outside.
+fn command(root: &Path, program: &str, library: Option<&Path>) -> Command {
+    let mut command;
+    if root == Path::new("/") {
+        command = Command::new(program);
+        command.env_remove("LD_PRELOAD").envs(library.map(|library| ("LD_PRELOAD", library)));
+    } else {
+        command = chroot();
+        command.env_remove("LD_PRELOAD").arg(root);
+        if let Some(library) = library {
+            command.args(["/lib64/ld-linux-x86-64.so.2", "--preload"]).arg(library);
+        }
+        command.arg(program);
+    }
     command
 }
 
