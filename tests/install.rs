@@ -137,9 +137,12 @@ fn a_system_is_held_after_one_command_and_as_before_after_another() {
     );
     assert_eq!(system.cuvisor(&["uninstall"]).told(), told);
     assert_eq!(system.inside(SHOW), ok("\n"));
-    std::fs::write(system.path("var/log/cuvisor/1000.jsonl"), "{}\n").unwrap();
+    for file in ["1000.jsonl.1.gz", "1000.jsonl"] {
+        std::fs::write(system.path("var/log/cuvisor").join(file), "{}\n").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     let told = format!(
-        "{root}/{PRELOAD} does not name the library\nremoved {root}/etc/cuvisor/policy.toml\nremoved {root}/var/log/cuvisor/1000.jsonl\nremoved {root}/var/log/cuvisor\n"
+        "{root}/{PRELOAD} does not name the library\nremoved {root}/etc/cuvisor/policy.toml\nremoved {root}/var/log/cuvisor/1000.jsonl.1.gz\nremoved {root}/var/log/cuvisor/1000.jsonl\nremoved {root}/var/log/cuvisor\n"
     );
     assert_eq!(system.cuvisor(&["uninstall", "--purge"]).told(), told);
     let left: Vec<_> = system

@@ -39,7 +39,7 @@ fn of_policy() -> Option<PathBuf> {
 
 /// The files whose names fit the pattern, `{uid}` and `{pid}` standing for digits, and what was rotated from
 /// them (a suffix that begins with a dot or a dash). The oldest change comes first.
-fn expand(pattern: &Path) -> Vec<PathBuf> {
+pub fn expand(pattern: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name().map(|n| n.to_string_lossy().into_owned())) else {
         return Vec::new();
     };

@@ -10,6 +10,7 @@ mod trial;
 mod whole;
 
 use crate::args::{Install, Uninstall};
+use crate::audit::files;
 use crate::exit::Exit;
 use crate::{library, source};
 use anyhow::{Context, Result, bail};
@@ -159,23 +160,13 @@ fn purge(root: &Path, policy: &Path, log: Option<&str>) -> Result<()> {
     println!("removed {}", policy.display());
     let _ = policy.parent().map(fs::remove_dir);
     let Some(log) = log.map(Path::new) else { return Ok(()) };
-    let (Some(folder), Some(name)) = (log.parent(), log.file_name()) else { return Ok(()) };
-    let name = name.to_string_lossy();
-    let fixed: Vec<_> = name.split("{uid}").flat_map(|part| part.split("{pid}")).collect();
-    let (Some(start), Some(end)) = (fixed.first(), fixed.last()) else { return Ok(()) };
-    let folder = root.join(folder.strip_prefix("/").unwrap_or(folder));
-    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-        let other = entry.file_name();
-        let other = other.to_string_lossy();
-        let variable = other.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
-        let is_ours =
-            other == name || (fixed.len() > 1 && variable.is_some_and(|v| !v.is_empty() && v.bytes().all(|c| c.is_ascii_digit())));
-        if is_ours {
-            fs::remove_file(entry.path()).with_context(|| entry.path().display().to_string())?;
-            println!("removed {}", entry.path().display());
-        }
+    let log = root.join(log.strip_prefix("/").unwrap_or(log));
+    for file in files::expand(&log) {
+        fs::remove_file(&file).with_context(|| file.display().to_string())?;
+        println!("removed {}", file.display());
     }
-    if fs::remove_dir(&folder).is_ok() {
+    let Some(folder) = log.parent() else { return Ok(()) };
+    if fs::remove_dir(folder).is_ok() {
         println!("removed {}", folder.display());
     }
     Ok(())
