@@ -19,6 +19,7 @@ mod explain;
 mod guard;
 mod install;
 mod packages;
+mod pieces;
 mod policy_file;
 mod ps;
 mod reading;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use cuvisor_policy::file::error::{Error, Fault, Position};
-use cuvisor_policy::file::policy::{Policy, Rule};
+use cuvisor_policy::file::policy::{Audit, Grant, Mode, Policy, Rule};
 use cuvisor_policy::file::reader::{Sink, read};
 use std::fmt::Write;
 use std::path::Path;
@@ -17,12 +17,23 @@ pub struct Parsed<'a> {
     pub errors: Vec<Error<'a>>,
 }
 
-struct Collect<'a> {
-    rules: Vec<Rule<'a>>,
-    errors: Vec<Error<'a>>,
-}
+impl<'a> Sink<'a> for Parsed<'a> {
+    fn mode(&mut self, mode: Mode) {
+        self.policy.mode = mode;
+    }
 
-impl<'a> Sink<'a> for Collect<'a> {
+    fn locked(&mut self, locked: bool) {
+        self.policy.locked = locked;
+    }
+
+    fn audit(&mut self, audit: &Audit<'a>) {
+        self.policy.audit = *audit;
+    }
+
+    fn default(&mut self, grant: &Grant<'a>) {
+        self.policy.default = *grant;
+    }
+
     fn rule(&mut self, rule: &Rule<'a>) {
         self.rules.push(*rule);
     }
@@ -34,11 +45,10 @@ impl<'a> Sink<'a> for Collect<'a> {
 
 /// Reads a text by the very code that the library uses.
 pub fn parse(text: &[u8]) -> Parsed<'_> {
-    let mut collect = Collect { rules: Vec::new(), errors: Vec::new() };
-    let policy = read(text, &mut collect);
-    let Collect { rules, mut errors } = collect;
-    errors.sort_by_key(|error| error.offset);
-    Parsed { policy, rules, errors }
+    let mut parsed = Parsed { policy: Policy::EMPTY, rules: Vec::new(), errors: Vec::new() };
+    read(text, &mut parsed);
+    parsed.errors.sort_by_key(|error| error.offset);
+    parsed
 }
 
 /// Reads a file.

@@ -152,6 +152,9 @@ impl<'a> Selector<'a> {
     /// # Errors
     /// Says which rule of the strict reading the element breaks.
     pub fn parse(text: &'a [u8]) -> Result<Self, ElementFault> {
+        if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
+            return parse_index(text).map(Self::Index);
+        }
         if let Some(rest) = text.strip_prefix(b"GPU-") {
             return if is_uuid_prefix(rest) { Ok(Self::Uuid(rest)) } else { Err(ElementFault::NotAUuid) };
         }
@@ -162,9 +165,6 @@ impl<'a> Selector<'a> {
             } else {
                 Err(ElementFault::NotAMigUuid)
             };
-        }
-        if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
-            return parse_index(text).map(Self::Index);
         }
         PciId::parse(text).map(Self::Pci).ok_or_else(|| ElementFault::of(text))
     }
@@ -199,11 +199,8 @@ fn parse_index(text: &[u8]) -> Result<u32, ElementFault> {
     if text.len() > 1 && text.starts_with(b"0") {
         return Err(ElementFault::LeadingZero);
     }
-    core::str::from_utf8(text)
-        .ok()
-        .and_then(|digits| digits.parse::<u32>().ok())
-        .filter(|index| *index < 1 << 16)
-        .ok_or(ElementFault::TooLarge)
+    let index = text.iter().try_fold(0u32, |n, c| n.checked_mul(10)?.checked_add(u32::from(c.wrapping_sub(b'0'))));
+    index.filter(|index| *index < 1 << 16).ok_or(ElementFault::TooLarge)
 }
 
 /// Reports every fault of a policy's list, by position from 0.

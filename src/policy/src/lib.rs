@@ -28,5 +28,6 @@ pub mod inventory;
 pub mod names;
 pub mod record;
 pub mod rule;
+mod scan;
 pub mod share;
 pub mod visible;

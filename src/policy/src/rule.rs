@@ -2,6 +2,7 @@
 
 use crate::file::policy::{Rule, id};
 use crate::file::raw::{Array, Value};
+use crate::scan;
 
 /// What rules may ask about a process. Each fact is asked for only when a rule needs it.
 pub trait Facts {
@@ -59,40 +60,39 @@ pub fn mismatch(rule: &Rule<'_>, facts: &mut impl Facts) -> Option<Condition> {
     let held = |list: Option<Array<'_>>, holds: &mut dyn FnMut(Value<'_>) -> bool| list.is_none_or(|l| l.elements().any(holds));
     let mut is_user = |v: Value<'_>| match id(&v) {
         Some(uid) => facts.uid() == uid,
-        None => facts.is_user(v.spot().text),
+        None => facts.is_user(v.text()),
     };
     if !held(rule.user, &mut is_user) {
         return Some(Condition::User);
     }
     let mut in_group = |v: Value<'_>| match id(&v) {
         Some(gid) => facts.in_group(gid),
-        None => facts.in_group_named(v.spot().text),
+        None => facts.in_group_named(v.text()),
     };
     if !held(rule.group, &mut in_group) {
         return Some(Condition::Group);
     }
-    if !held(rule.exe, &mut |v| glob(v.spot().text, facts.exe())) {
+    if !held(rule.exe, &mut |v| glob(v.text(), facts.exe())) {
         return Some(Condition::Exe);
     }
-    if !held(rule.argv, &mut |v| glob(v.spot().text, facts.command_line())) {
+    if !held(rule.argv, &mut |v| glob(v.text(), facts.command_line())) {
         return Some(Condition::Argv);
     }
-    if !held(rule.env, &mut |v| variable_holds(v.spot().text, facts)) {
+    if !held(rule.env, &mut |v| variable_holds(v.text(), facts)) {
         return Some(Condition::Env);
     }
-    if !held(rule.cgroup, &mut |v| cgroup_paths(facts.cgroup()).any(|path| glob(v.spot().text, path))) {
+    if !held(rule.cgroup, &mut |v| cgroup_paths(facts.cgroup()).any(|path| glob(v.text(), path))) {
         return Some(Condition::Cgroup);
     }
     None
 }
 
 fn variable_holds(condition: &[u8], facts: &mut impl Facts) -> bool {
-    let mut parts = condition.splitn(2, |c| *c == b'=');
-    let value = facts.variable(parts.next().unwrap_or_default());
-    match (value, parts.next()) {
-        (Some(value), Some(pattern)) => glob(pattern, value),
-        (value, None) => value.is_some(),
-        (None, Some(_)) => false,
+    let (name, pattern) = condition.split_at(scan::position(condition, *b"="));
+    match (facts.variable(name), pattern) {
+        (Some(value), [_, pattern @ ..]) => glob(pattern, value),
+        (value, []) => value.is_some(),
+        (None, _) => false,
     }
 }
 

@@ -21,11 +21,20 @@ unsafe extern "C" {
 /// The present value of a variable. It stays until the program changes the variable; copy it if a
 /// foreign function is called meanwhile.
 pub fn get<'a>(name: &str) -> Option<&'a [u8]> {
-    get_c(name).map(CStr::to_bytes)
+    get_named(name.as_bytes())
+}
+
+/// The same for a name that need not be UTF-8.
+pub fn get_named<'a>(name: &[u8]) -> Option<&'a [u8]> {
+    find(name).map(CStr::to_bytes)
 }
 
 /// The same as a C string.
 pub fn get_c<'a>(name: &str) -> Option<&'a CStr> {
+    find(name.as_bytes())
+}
+
+fn find<'a>(name: &[u8]) -> Option<&'a CStr> {
     let value = entries().find_map(|place| value_at(place, name))?;
     // SAFETY: the value is the end of one of the environment's C strings, so its NUL follows.
     Some(unsafe { CStr::from_ptr(value) })
@@ -33,12 +42,12 @@ pub fn get_c<'a>(name: &str) -> Option<&'a CStr> {
 
 /// The value in an entry, if it is of this variable. The entry is read no further than it agrees with the name:
 /// each rule of a policy may ask for a variable, and most entries differ in the first letters.
-fn value_at(place: *mut *const c_char, name: &str) -> Option<*const c_char> {
+fn value_at(place: *mut *const c_char, name: &[u8]) -> Option<*const c_char> {
     // SAFETY: the place is one of the array's, which `entries` has found not to be the end.
     let mut next: *const u8 = unsafe { place.read() }.cast();
-    for byte in name.bytes().chain([b'=']) {
+    for byte in name.iter().chain(b"=") {
         // SAFETY: all bytes before were of the name and so not the NUL that ends the text.
-        if unsafe { next.read() } != byte {
+        if unsafe { next.read() } != *byte {
             return None;
         }
         next = next.wrapping_add(1);
@@ -120,7 +129,7 @@ fn put(name: &str, parts: &[&[u8]]) -> Option<()> {
         place.write(*bytes.next()?);
     }
     let text: *const c_char = text.as_ptr().cast();
-    match entries().find(|place| value_at(*place, name).is_some()) {
+    match entries().find(|place| value_at(*place, name.as_bytes()).is_some()) {
         // SAFETY: the place is one of the array's, which glibc's own setenv writes likewise.
         Some(place) => unsafe { place.write(text) },
         None => append(text)?,

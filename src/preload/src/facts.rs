@@ -7,9 +7,22 @@ use cuvisor_policy::rule::Facts;
 use crate::environ;
 use crate::sys::{self, File};
 
-/// The facts that rules ask for; each is read at its first use. The readers stand apart, each with its buffers: a
-/// frame of several pages costs a page fault each, whether it is used or not.
-pub struct Process {
+/// The facts that rules ask for; each is read at its first use.
+pub struct Process<'s> {
+    texts: &'s mut Texts,
+    variable: Variable,
+}
+
+/// The variable that was asked for last: rules that stand one behind another often ask for the same one.
+struct Variable {
+    /// Empty before the first.
+    name: Text<64>,
+    value: Option<&'static [u8]>,
+}
+
+/// The larger facts. The readers stand apart, each with its buffers: a frame of several pages costs a page fault each,
+/// whether it is used or not.
+pub struct Texts {
     exe: Fact<1024>,
     command_line: Fact<4096>,
     cgroup: Fact<2048>,
@@ -30,13 +43,20 @@ impl<const N: usize> Fact<N> {
     }
 }
 
-impl Process {
+impl Texts {
     /// Nothing read yet.
     pub const UNKNOWN: Self = Self {
         exe: Fact { known: false, text: Text::new() },
         command_line: Fact { known: false, text: Text::new() },
         cgroup: Fact { known: false, text: Text::new() },
     };
+}
+
+impl<'s> Process<'s> {
+    /// This process, with room for what is read of it.
+    pub fn new(texts: &'s mut Texts) -> Self {
+        Self { texts, variable: Variable { name: Text::new(), value: None } }
+    }
 }
 
 /// The most bytes of the arguments that are kept.
@@ -96,7 +116,7 @@ fn word(place: *const *const c_char) -> usize {
     unsafe { place.read() }.addr()
 }
 
-impl Facts for Process {
+impl Facts for Process<'_> {
     fn uid(&mut self) -> u32 {
         sys::user()
     }
@@ -123,11 +143,11 @@ impl Facts for Process {
     }
 
     fn exe(&mut self) -> &[u8] {
-        self.exe.get(|text| sys::read_link_into(c"/proc/self/exe", text))
+        self.texts.exe.get(|text| sys::read_link_into(c"/proc/self/exe", text))
     }
 
     fn command_line(&mut self) -> &[u8] {
-        self.command_line.get(|text| {
+        self.texts.command_line.get(|text| {
             for argument in initial_arguments() {
                 if !text.is_empty() {
                     text.push_some(b" ");
@@ -138,11 +158,20 @@ impl Facts for Process {
     }
 
     fn variable(&mut self, name: &[u8]) -> Option<&[u8]> {
-        environ::get(core::str::from_utf8(name).ok()?)
+        let known = &mut self.variable;
+        if known.name.as_bytes() != name {
+            // Nobody writes the environment while rules are compared with it.
+            known.value = environ::get_named(name);
+            known.name.set(name);
+            if known.name.is_cut() {
+                known.name = Text::new();
+            }
+        }
+        known.value
     }
 
     fn cgroup(&mut self) -> &[u8] {
-        self.cgroup.get(|text| sys::read_file_into(c"/proc/self/cgroup", text))
+        self.texts.cgroup.get(|text| sys::read_file_into(c"/proc/self/cgroup", text))
     }
 }
 

@@ -4,27 +4,30 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::file::error::{Error, Fault, Position};
-use cuvisor_policy::file::policy::{Mode, Policy, Rule};
-use cuvisor_policy::file::reader::{Sink, read};
+use cuvisor_policy::file::policy::{Audit, Grant, Mode, Rule};
+use cuvisor_policy::file::reader::{Progress, Sink};
 use cuvisor_policy::{names, rule};
 
-use crate::facts::Process;
-use crate::hot::idle;
+use crate::facts::{Process, Texts};
+use crate::hot::{TEXTS, idle};
 use crate::state::State;
-use crate::sys::{File, Memory};
+use crate::sys::{File, Memory, Window};
 use crate::trace::Trace;
+
+/// The most of a policy that is read at a time, in bytes: with the texts before it two pages.
+const WINDOW: usize = 8192 - TEXTS;
 
 /// What a decision needs and nobody afterwards. On the stack its pages would be touched one by one by the compiler's
 /// probes; here only those that hold something are.
 #[repr(C)]
 pub struct Scratch {
-    text: [MaybeUninit<u8>; 8192],
-    process: Process,
+    text: [MaybeUninit<u8>; WINDOW],
+    facts: Texts,
 }
 
 impl Scratch {
     /// Nothing in it.
-    pub const EMPTY: Self = Self { text: [const { MaybeUninit::uninit() }; 8192], process: Process::UNKNOWN };
+    pub const EMPTY: Self = Self { text: [const { MaybeUninit::uninit() }; WINDOW], facts: Texts::UNKNOWN };
 }
 
 /// What became of a policy file.
@@ -108,76 +111,134 @@ impl Reading<'_> {
             return Found::Unreadable;
         }
         self.state.policy.set(path.to_bytes());
-        if len > self.scratch.text.len() {
-            return self.large(&file, len);
-        }
-        let Scratch { process, text } = &mut *self.scratch;
-        let text = file.read_into(text, len);
-        content(self.state, process, &mut self.error, text)
+        self.content(&file, len)
     }
 
-    /// A file that needs memory of its own.
+    /// Reads the text into the state, if it can be had: piece by piece, so that a large policy needs no more memory
+    /// than a small one.
     #[inline(never)]
-    fn large(&mut self, file: &File, len: usize) -> Found {
-        let Some(mut memory) = Memory::map(len) else {
-            let path = self.state.policy;
-            self.refuse(path.as_bytes(), "there is no memory to read the policy", "free some");
-            return Found::Unreadable;
+    fn content(&mut self, file: &File, len: usize) -> Found {
+        let Scratch { text, facts } = &mut *self.scratch;
+        let process = Process::new(facts);
+        let mut finder =
+            Finder { state: self.state, process, file, error: &mut self.error, mode: Mode::Enforce, found: None, locked: false };
+        let mut window = Window::new(text);
+        let mut progress = Progress::default();
+        let mut left = len;
+        let outcome = loop {
+            match window.fill(file, left) {
+                None => break Err(("the policy cannot be read", "check the disk")),
+                Some(0) => left = 0,
+                Some(count) => left = left.saturating_sub(count),
+            }
+            if left == 0 {
+                progress.read(window.text(), &mut finder);
+                break Ok(());
+            }
+            match Progress::whole_tables(window.text()) {
+                0 => break rest(file, &window, left, &mut progress, &mut finder),
+                whole => {
+                    progress.read(window.text().get(..whole).unwrap_or_default(), &mut finder);
+                    window.forget(whole);
+                }
+            }
         };
-        let text = file.read_into(memory.bytes(), len);
-        let found = content(self.state, &mut self.scratch.process, &mut self.error, text);
-        memory.release();
-        found
+        let Finder { mode, found, locked, .. } = finder;
+        if let Err((message, remedy)) = outcome {
+            let path = self.state.policy;
+            self.refuse(path.as_bytes(), message, remedy);
+            return Found::Unreadable;
+        }
+        self.state.mode = found.flatten().unwrap_or(mode);
+        Found::Read { locked }
     }
 }
 
-/// Reads the text of a policy file, if it could be had, into the state.
+/// Reads all that is left, where a table is larger than the window: in memory of its own.
 #[inline(never)]
-fn content(state: &mut State, process: &mut Process, error: &mut bool, text: Option<&[u8]>) -> Found {
-    let Some(text) = text else {
-        let path = state.policy;
-        complain(&mut state.broken, path.as_str(), b"", "the policy cannot be read", "check the disk");
-        return Found::Unreadable;
+fn rest(
+    file: &File,
+    window: &Window<'_>,
+    left: usize,
+    progress: &mut Progress,
+    finder: &mut Finder<'_>,
+) -> Result<(), (&'static str, &'static str)> {
+    let Some(mut memory) = Memory::map(window.text().len().saturating_add(left)) else {
+        return Err(("there is no memory to read the policy", "free some"));
     };
-    let mut finder = Finder { state, process, error, text, found: None };
-    let policy = read(text, &mut finder);
-    let found = finder.found;
-    take(state, &policy, found.as_ref());
-    Found::Read { locked: policy.locked }
+    let mut larger = Window::new(memory.bytes());
+    larger.put(window);
+    let is_read = larger.fill(file, left).is_some();
+    if is_read {
+        progress.read(larger.text(), finder);
+    }
+    memory.release();
+    if is_read { Ok(()) } else { Err(("the policy cannot be read", "check the disk")) }
 }
 
-#[inline(never)]
-fn take(state: &mut State, policy: &Policy<'_>, found: Option<&Rule<'_>>) {
-    let grant = found.map_or(&policy.default, |rule| &rule.grant);
-    state.mode = found.and_then(|rule| rule.mode).unwrap_or(policy.mode);
-    grant.devices.put(&mut state.rights.devices);
-    (state.rights.request, state.rights.emit) = (grant.request, grant.emit);
-    state.rule = found.map(|rule| Text::of(rule.name.unwrap_or(b"unnamed")));
-    state.seal = grant.seal;
-    state.audit.set(policy.audit.file.unwrap_or_default());
-    state.calls = policy.audit.calls;
-    state.journald = policy.audit.journald;
-    state.syslog = policy.audit.syslog;
-    state.trace = if policy.audit.stack { Trace::Log } else { Trace::Off };
-    for option in policy.audit.redact.iter().flat_map(|list| list.elements()) {
-        state.redact.push_some(option.spot().text);
-        state.redact.push_some(b"\0");
+/// Puts what holds for this process into the state: what stands once, the first rule that matches, the first fault.
+struct Finder<'s> {
+    state: &'s mut State,
+    process: Process<'s>,
+    file: &'s File,
+    error: &'s mut bool,
+    /// The mode of the file.
+    mode: Mode,
+    /// Whether a rule has matched, and its own mode.
+    found: Option<Option<Mode>>,
+    locked: bool,
+}
+
+impl Finder<'_> {
+    fn grant(&mut self, grant: &Grant<'_>) {
+        grant.devices.put(&mut self.state.rights.devices);
+        (self.state.rights.request, self.state.rights.emit) = (grant.request, grant.emit);
+        self.state.seal = grant.seal;
+    }
+
+    #[inline(never)]
+    fn take(&mut self, rule: &Rule<'_>) {
+        self.found = Some(rule.mode);
+        self.grant(&rule.grant);
+        self.state.rule = Some(Text::of(rule.name.unwrap_or(b"unnamed")));
     }
 }
 
-/// Keeps the first rule that matches this process, and the first fault.
-struct Finder<'s, 'a> {
-    state: &'s mut State,
-    process: &'s mut Process,
-    error: &'s mut bool,
-    text: &'a [u8],
-    found: Option<Rule<'a>>,
-}
+impl<'a> Sink<'a> for Finder<'_> {
+    fn mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
 
-impl<'a> Sink<'a> for Finder<'_, 'a> {
+    fn locked(&mut self, locked: bool) {
+        self.locked = locked;
+    }
+
+    #[inline(never)]
+    fn audit(&mut self, audit: &Audit<'a>) {
+        let state = &mut *self.state;
+        if let Some(file) = audit.file {
+            state.audit.set(file);
+        }
+        state.calls = audit.calls;
+        state.journald = audit.journald;
+        state.syslog = audit.syslog;
+        state.trace = if audit.stack { Trace::Log } else { Trace::Off };
+        for option in audit.redact.iter().flat_map(|list| list.elements()) {
+            state.redact.push_some(option.text());
+            state.redact.push_some(b"\0");
+        }
+    }
+
+    #[inline(never)]
+    fn default(&mut self, grant: &Grant<'a>) {
+        if self.found.is_none() {
+            self.grant(grant);
+        }
+    }
+
     fn rule(&mut self, rule: &Rule<'a>) {
-        if self.found.is_none() && rule::mismatch(rule, self.process).is_none() {
-            self.found = Some(*rule);
+        if self.found.is_none() && rule::mismatch(rule, &mut self.process).is_none() {
+            self.take(rule);
         }
     }
 
@@ -187,7 +248,7 @@ impl<'a> Sink<'a> for Finder<'_, 'a> {
         if core::mem::replace(self.error, true) {
             return;
         }
-        let position = Position::of(self.text, error.offset);
+        let position = position(self.file, error.offset);
         let mut place = Text::<320>::of(self.state.policy.as_bytes());
         for number in [position.line, position.column] {
             place.push(b":");
@@ -215,4 +276,22 @@ pub fn complain(broken: &mut Text<640>, place: &str, text: &[u8], message: &str,
     }
     broken.push_some(b"; ");
     broken.push_some(remedy.as_bytes());
+}
+
+/// The place of an offset in a file, which is read again up to there: it may lie pieces ago.
+#[cold]
+fn position(file: &File, offset: usize) -> Position {
+    let mut position = Position::START;
+    let mut buffer = [0u8; 512];
+    let mut at = 0usize;
+    while at < offset {
+        let most = offset.saturating_sub(at).min(buffer.len());
+        let count = buffer.get_mut(..most).and_then(|room| file.read_at(at, room)).unwrap_or_default();
+        if count == 0 {
+            break;
+        }
+        position.pass(buffer.get(..count).unwrap_or_default());
+        at = at.saturating_add(count);
+    }
+    position
 }

@@ -6,7 +6,7 @@ use crate::{machine, source};
 use anyhow::Result;
 use cuvisor_policy::device::{Kind, Selector};
 use cuvisor_policy::file::policy::{DeviceSpec, Emit, Grant, Mode, Rule, id};
-use cuvisor_policy::file::raw::{Array, Value};
+use cuvisor_policy::file::raw::{Array, Value, offset_in};
 use cuvisor_policy::names;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -41,8 +41,8 @@ pub fn run(args: &Check) -> Result<Exit> {
     let mut shown: Vec<String> = parsed.errors.iter().map(|error| source::show(&path, &text, error)).collect();
     let mut warnings = file_warnings(&path);
     warnings.extend(rule_warnings(&text, &parsed.rules));
-    warnings.extend(grant_warnings(&parsed.policy.default, None));
-    parsed.rules.iter().for_each(|rule| warnings.extend(grant_warnings(&rule.grant, Some(rule))));
+    warnings.extend(grant_warnings(&text, &parsed.policy.default, None));
+    parsed.rules.iter().for_each(|rule| warnings.extend(grant_warnings(&text, &rule.grant, Some(rule))));
     warnings.sort_by_key(|warning| warning.offset);
     for warning in &warnings {
         let about = format!("warning: {}", warning.text);
@@ -94,16 +94,16 @@ fn rule_warnings(text: &[u8], rules: &[Rule<'_>]) -> Vec<Warning> {
             (rule.group, groups.iter().map(|g| g.name.as_bytes()).collect(), "group"),
         ] {
             for value in list.iter().flat_map(Array::elements).filter(|v| id(v).is_none()) {
-                let spot = value.spot();
-                if !known.contains(&spot.text) {
+                let name = value.text();
+                if !known.contains(&name) {
                     let message = format!(
                         "no {kind} `{}` in /etc/{}",
-                        String::from_utf8_lossy(spot.text),
+                        String::from_utf8_lossy(name),
                         if kind == "user" { "passwd" } else { "group" }
                     );
                     warn(
-                        spot.offset,
-                        spot.text,
+                        offset_in(text, name),
+                        name,
                         message,
                         "write the number of one that a directory service knows; the library reads only these files",
                     );
@@ -126,23 +126,22 @@ fn covers(earlier: &Rule<'_>, later: &Rule<'_>) -> bool {
 }
 
 fn elements(list: Option<Array<'_>>) -> Option<Vec<Vec<u8>>> {
-    let text = |value: Value<'_>| value.spot().text.to_vec();
+    let text = |value: Value<'_>| value.text().to_vec();
     list.map(|array| array.elements().map(text).collect())
 }
 
 /// Lists that mean something else than one may think.
-fn grant_warnings(grant: &Grant<'_>, rule: Option<&Rule<'_>>) -> Vec<Warning> {
+fn grant_warnings(file: &[u8], grant: &Grant<'_>, rule: Option<&Rule<'_>>) -> Vec<Warning> {
     let DeviceSpec::List(array) = grant.devices else { return Vec::new() };
     if rule.is_some_and(|rule| rule.mode == Some(Mode::Off)) {
         return Vec::new();
     }
     let mut warnings = Vec::new();
     let mut warn = |value: &Value<'_>, text: String, remedy| {
-        let spot = value.spot();
-        warnings.push(Warning { offset: spot.offset, mark: spot.text.to_vec(), text, remedy });
+        warnings.push(Warning { offset: offset_in(file, value.text()), mark: value.text().to_vec(), text, remedy });
     };
     let inventory = machine::inventory(&machine::root());
-    let kinds: Vec<_> = array.elements().filter_map(|v| Some((v, Selector::parse(v.spot().text).ok()?))).collect();
+    let kinds: Vec<_> = array.elements().filter_map(|v| Some((v, Selector::parse(v.text()).ok()?))).collect();
     let by_index = kinds.iter().find(|(_, s)| s.kind() == Kind::Index);
     let models: std::collections::BTreeSet<_> = inventory.iter().map(|(_, gpu)| gpu.model.as_bytes().to_vec()).collect();
     if let Some((value, _)) = by_index.filter(|_| models.len() > 1) {
@@ -163,7 +162,7 @@ fn grant_warnings(grant: &Grant<'_>, rule: Option<&Rule<'_>>) -> Vec<Warning> {
         Emit::Index => false,
     };
     let patterns = rule.iter().flat_map(|rule| [rule.exe, rule.argv]).flatten().flat_map(|list| list.elements());
-    let reader = |value: &Value<'_>| NUMBER_READERS.iter().find(|name| String::from_utf8_lossy(value.spot().text).contains(*name)).copied();
+    let reader = |value: &Value<'_>| NUMBER_READERS.iter().find(|name| String::from_utf8_lossy(value.text()).contains(*name)).copied();
     if let Some((value, name)) = patterns.filter_map(|v| Some((v, reader(&v)?))).next().filter(|_| writes_uuids) {
         warn(&value, format!("{name} may read CUDA_VISIBLE_DEVICES as numbers, and this rule writes UUIDs"), "add emit = \"index\"");
     }

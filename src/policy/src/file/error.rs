@@ -23,13 +23,25 @@ pub struct Position {
 }
 
 impl Position {
+    /// The beginning of a file.
+    pub const START: Self = Self { line: 1, column: 1 };
+
     /// The place of a byte offset in a text.
     pub fn of(text: &[u8], offset: usize) -> Self {
-        let before = text.get(..offset.min(text.len())).unwrap_or_default();
-        let line = before.iter().filter(|c| **c == b'\n').count();
-        let last = before.rsplit(|c| *c == b'\n').next().unwrap_or_default();
-        let column = last.iter().filter(|c| **c & 0xc0 != 0x80).count();
-        Self { line: line.saturating_add(1), column: column.saturating_add(1) }
+        let mut position = Self::START;
+        position.pass(text.get(..offset.min(text.len())).unwrap_or_default());
+        position
+    }
+
+    /// Goes on over the next bytes of the text.
+    pub fn pass(&mut self, text: &[u8]) {
+        for c in text {
+            if *c == b'\n' {
+                *self = Self { line: self.line.saturating_add(1), column: 1 };
+            } else if *c & 0xc0 != 0x80 {
+                self.column = self.column.saturating_add(1);
+            }
+        }
     }
 }
 

@@ -5,9 +5,15 @@
 //! `key = value` with strings, whole numbers, booleans and arrays of these. What is accepted here
 //! means the same to any TOML parser (a property test holds it against the `toml` crate); the rest
 //! of TOML is refused with what to write instead. It is read in one pass without a copy, since the
-//! library does so at the start of every process.
+//! library does so at the start of every process: whole, or in pieces where it is large.
 
+mod cursor;
+mod devices;
 pub mod error;
+mod explain;
+mod keys;
 pub mod policy;
 pub mod raw;
 pub mod reader;
+mod text;
+mod values;

@@ -103,7 +103,7 @@ impl Seal {
 }
 
 /// `[audit]`.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Audit<'a> {
     /// The file that events are appended to; `{uid}` and `{pid}` are replaced.
     pub file: Option<&'a [u8]>,
@@ -119,8 +119,13 @@ pub struct Audit<'a> {
     pub redact: Option<Array<'a>>,
 }
 
+impl Audit<'_> {
+    /// What holds without the table.
+    pub const NONE: Self = Self { file: None, calls: Calls::First, journald: false, syslog: false, stack: false, redact: None };
+}
+
 /// The devices of a rule or of `[default]`, as the file has them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum DeviceSpec<'a> {
     /// `"all"`.
     All,
@@ -143,13 +148,13 @@ impl DeviceSpec<'_> {
         match self {
             Self::All => *devices = Devices::All,
             Self::None => *devices = Devices::None,
-            Self::List(array) => devices.put(array.elements().map(|v| v.spot().text)),
+            Self::List(array) => devices.put(array.elements().map(|v| v.text())),
         }
     }
 }
 
 /// What a rule gives to the processes that it matches.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Grant<'a> {
     /// Which devices.
     pub devices: DeviceSpec<'a>,
@@ -161,8 +166,13 @@ pub struct Grant<'a> {
     pub seal: Seal,
 }
 
+impl Grant<'_> {
+    /// What holds without `[default]`.
+    pub const EVERYTHING: Self = Self { devices: DeviceSpec::All, request: Request::Fixed, emit: Emit::AsWritten, seal: Seal::No };
+}
+
 /// A `[[rule]]`. All conditions that are there must hold, and of each any element.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rule<'a> {
     /// `name`, else none.
     pub name: Option<&'a [u8]>,
@@ -186,8 +196,16 @@ pub struct Rule<'a> {
     pub mode: Option<Mode>,
 }
 
+impl Rule<'_> {
+    /// A rule that begins here and says nothing yet.
+    pub const fn new(offset: usize) -> Self {
+        let (name, user, group, exe, argv, env, cgroup, mode) = (None, None, None, None, None, None, None, None);
+        Self { name, offset, user, group, exe, argv, env, cgroup, grant: Grant::EVERYTHING, mode }
+    }
+}
+
 /// The parts of a policy that stand once.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Policy<'a> {
     /// The mode of the file.
     pub mode: Mode,
@@ -201,21 +219,14 @@ pub struct Policy<'a> {
 
 impl Policy<'_> {
     /// What an empty file says.
-    pub(super) const fn new() -> Self {
-        Self {
-            mode: Mode::Enforce,
-            locked: false,
-            audit: Audit { file: None, calls: Calls::First, journald: false, syslog: false, stack: false, redact: None },
-            default: Grant { devices: DeviceSpec::All, request: Request::Fixed, emit: Emit::AsWritten, seal: Seal::No },
-        }
-    }
+    pub const EMPTY: Self = Self { mode: Mode::Enforce, locked: false, audit: Audit::NONE, default: Grant::EVERYTHING };
 }
 
 /// The number of a uid or gid in a list: bare digits.
 pub fn id(value: &Value<'_>) -> Option<u32> {
-    let Value::Bare(spot) = value else { return None };
-    let plain = spot.text.iter().all(u8::is_ascii_digit) && (spot.text.len() == 1 || !spot.text.starts_with(b"0"));
-    core::str::from_utf8(spot.text).ok().filter(|_| plain)?.parse().ok()
+    let Value::Bare(digits) = value else { return None };
+    let plain = digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || !digits.starts_with(b"0"));
+    core::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()
 }
 
 /// Whether a text can be an audit file's name.

@@ -1,361 +1,303 @@
 //! Reads a file into what it means: every table and key in its place, every value of its type.
 
-use super::error::{Error, Expected, Fault, Place};
-use super::policy::{Calls, DeviceSpec, Emit, Grant, Mode, Policy, Request, Rule, Seal, check_audit_file, id};
-use super::raw::{Array, Item, Items, Spot, Value, is_name};
-use crate::device::check_list;
-use crate::element::ElementFault;
+use super::cursor::Cursor;
+use super::error::{Error, Fault, Place};
+use super::keys::Key;
+use super::policy::{Audit, Emit, Grant, Mode, Rule};
+use super::raw::{Mistake, Value, offset_in};
+use super::values::{boolean, calls, emit, is_id, is_text, is_variable, request, seal};
+use super::{devices, explain, policy, text};
 
-/// Takes what a file says as it is read.
+/// Takes what a file says as it is read. What stands once and is not in the file is not told.
 pub trait Sink<'a> {
+    /// `mode`, before the first table.
+    fn mode(&mut self, mode: Mode);
+    /// `locked`.
+    fn locked(&mut self, locked: bool);
+    /// The first `[audit]`, as far as it has no fault.
+    fn audit(&mut self, audit: &Audit<'a>);
+    /// `[default]` without faults.
+    fn default(&mut self, grant: &Grant<'a>);
     /// A rule without faults, in the order of the file.
     fn rule(&mut self, rule: &Rule<'a>);
-    /// A fault.
+    /// A fault. The policy is broken then, and the rest is only what was understood.
     fn error(&mut self, error: Error<'a>);
 }
 
-/// Reads a whole file. Where `sink` was given an error, the policy is broken and what is returned
-/// holds only what was understood.
-pub fn read<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) -> Policy<'a> {
-    let mut reader = Reader { sink, policy: Policy::new(), place: Some(Place::Top), seen: 0, tables: 0, rule: Pending::default() };
-    if let Some(error) = text_error(text) {
-        reader.sink.error(error);
-        return reader.policy;
+/// Reads a whole file.
+pub fn read<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) {
+    Progress::default().read(text, sink);
+}
+
+/// How far a file has been read that is read in pieces.
+#[derive(Clone, Copy, Default)]
+pub struct Progress {
+    /// How many bytes have been read.
+    pub offset: usize,
+    /// A bit for each table that stands once.
+    tables: u32,
+}
+
+impl Progress {
+    /// How much of the text can be read as a piece: up to the last line that begins a table; 0 where there is none
+    /// but the first one.
+    pub fn whole_tables(text: &[u8]) -> usize {
+        let begins = |pair: &[u8]| pair == b"\n[";
+        text.windows(2).rposition(begins).map_or(0, |line_end| line_end.saturating_add(1))
     }
-    for item in Items::of(text) {
-        match item {
-            Ok(Item::Table(name)) => reader.table(name, false),
-            Ok(Item::TableArray(name)) => reader.table(name, true),
-            Ok(Item::Entry { key, value }) => reader.entry(key, value),
-            Err(error) => reader.fault(error),
+
+    /// Reads the next piece of a file: from its beginning, or from a line that begins with a bracket. An array that
+    /// such a line cuts in two is faulty as a whole, too: arrays in arrays are.
+    pub fn read<'a>(&mut self, text: &'a [u8], sink: &mut impl Sink<'a>) {
+        let offset = self.offset;
+        self.offset = offset.saturating_add(text.len());
+        if let Some(error) = text::error(text, offset) {
+            return sink.error(error);
         }
+        let mut cursor = Cursor::at_start_of(text);
+        if offset == 0 && text.starts_with(BYTE_ORDER_MARK) {
+            cursor.bump(BYTE_ORDER_MARK.len());
+        }
+        let place = (offset == 0).then_some(Place::Top);
+        let table =
+            Table { head: b"", place, is_faulty: false, is_again: false, seen: 0, devices: None, audit: Audit::NONE, rule: Rule::new(0) };
+        let mut reader = Reader { text, offset, sink, tables: &mut self.tables, table };
+        loop {
+            cursor.skip_blank_lines();
+            match cursor.peek() {
+                None => break,
+                Some(b'[') => reader.table(&mut cursor),
+                Some(_) => reader.entry(&mut cursor),
+            }
+        }
+        reader.end_table();
     }
-    reader.end_rule();
-    reader.policy
 }
 
-fn text_error(text: &[u8]) -> Option<Error<'_>> {
-    if let Err(error) = core::str::from_utf8(text) {
-        let offset = error.valid_up_to();
-        return Some(Error { offset, text: text.get(offset..).and_then(|t| t.get(..1)).unwrap_or_default(), fault: Fault::NotUtf8 });
-    }
-    // One pass without a branch for each byte; only a file that has something odd is looked at closely.
-    let control = |c: u8| (c < b' ' && !matches!(c, b'\t' | b'\n')) || c == 0x7f;
-    if !text.iter().fold(false, |odd, c| odd | control(*c)) {
-        return None;
-    }
-    let mut odd = text.iter().enumerate().filter(|(_, c)| control(**c));
-    let is_line_end = |at: usize| text.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n"));
-    let (offset, _) = odd.find(|(at, _)| !is_line_end(*at))?;
-    Some(Error { offset, text: b"", fault: Fault::ControlCharacter })
-}
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A rule, or `[default]`, whose keys are still being read.
-#[derive(Default)]
-struct Pending<'a> {
-    offset: usize,
+/// A table whose keys are still being read.
+struct Table<'a> {
+    /// Its name.
     head: &'a [u8],
-    open: bool,
-    faulty: bool,
-    name: Option<&'a [u8]>,
-    user: Option<Array<'a>>,
-    group: Option<Array<'a>>,
-    exe: Option<Array<'a>>,
-    argv: Option<Array<'a>>,
-    env: Option<Array<'a>>,
-    cgroup: Option<Array<'a>>,
+    /// Which one it is; none where it is unknown, and in a piece that begins with a table before this one.
+    place: Option<Place>,
+    is_faulty: bool,
+    /// Whether it stands once and has stood before: the first one is what holds.
+    is_again: bool,
+    /// A bit for each key that it has had.
+    seen: u32,
     devices: Option<Value<'a>>,
-    request: Request,
-    emit: Emit,
-    seal: Seal,
-    mode: Option<Mode>,
+    audit: Audit<'a>,
+    /// A rule, or what `[default]` grants.
+    rule: Rule<'a>,
 }
 
 struct Reader<'a, 's, S> {
+    /// The piece, and where it begins in the file.
+    text: &'a [u8],
+    offset: usize,
     sink: &'s mut S,
-    policy: Policy<'a>,
-    /// The table that the next key belongs to; none after an unknown one.
-    place: Option<Place>,
-    /// A bit for each key that the table has had.
-    seen: u32,
-    /// A bit for each table that stands once.
-    tables: u32,
-    rule: Pending<'a>,
-}
-
-/// A bit for each key of a table; none where the table does not have the key.
-fn key_bit(place: Place, key: &[u8]) -> Option<u32> {
-    let at = match (place, key) {
-        (Place::Top, b"mode") | (Place::Audit, b"file") | (Place::Default | Place::Rule, b"devices") => 0,
-        (Place::Top, b"locked") | (Place::Audit, b"calls") | (Place::Default | Place::Rule, b"request") => 1,
-        (Place::Audit, b"journald") | (Place::Default | Place::Rule, b"emit") => 2,
-        (Place::Audit, b"syslog") | (Place::Rule, b"mode") => 3,
-        (Place::Audit, b"redact") | (Place::Rule, b"name") => 4,
-        (Place::Audit, b"stack") | (Place::Rule, b"user") => 5,
-        (Place::Rule, b"group") => 6,
-        (Place::Rule, b"exe") => 7,
-        (Place::Rule, b"argv") => 8,
-        (Place::Rule, b"env") => 9,
-        (Place::Rule, b"cgroup") => 10,
-        (Place::Default | Place::Rule, b"seal") => 11,
-        _ => return None,
-    };
-    Some(1 << at)
+    tables: &'s mut u32,
+    table: Table<'a>,
 }
 
 impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
-    fn fault(&mut self, error: Error<'a>) {
-        self.rule.faulty = true;
-        self.sink.error(error);
+    fn offset_of(&self, part: &[u8]) -> usize {
+        self.offset.saturating_add(offset_in(self.text, part))
     }
 
-    fn table(&mut self, name: Spot<'a>, array: bool) {
-        self.end_rule();
-        self.seen = 0;
-        self.place = match name.text {
-            b"audit" => Some(Place::Audit),
-            b"default" => Some(Place::Default),
+    #[cold]
+    #[inline(never)]
+    fn fault(&mut self, mistake: Mistake<'a>) {
+        self.table.is_faulty = true;
+        self.sink.error(Error { offset: self.offset_of(mistake.text), text: mistake.text, fault: mistake.fault });
+    }
+
+    #[inline(always)]
+    fn table(&mut self, cursor: &mut Cursor<'a>) {
+        let start = *cursor;
+        match cursor.table() {
+            Some((name, is_array)) if cursor.end_of_line() => self.begin(name, is_array),
+            _ => {
+                self.fault(explain::table(start));
+                cursor.skip_line();
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, name: &'a [u8], is_array: bool) {
+        self.end_table();
+        let place = match name {
             b"rule" => Some(Place::Rule),
+            b"default" => Some(Place::Default),
+            b"audit" => Some(Place::Audit),
             _ => None,
         };
-        let bit = match self.place {
+        let bit = match place {
             Some(Place::Audit) => 1,
             Some(Place::Default) => 2,
             _ => 0,
         };
-        let fault = match self.place {
+        let is_again = *self.tables & bit != 0;
+        let fault = match place {
             None => Some(Fault::UnknownTable),
-            Some(Place::Rule) if !array => Some(Fault::SingleRule),
-            Some(Place::Audit | Place::Default) if array => Some(Fault::DoubleTable),
-            Some(_) if self.tables & bit != 0 => Some(Fault::TableTwice),
+            Some(Place::Rule) if !is_array => Some(Fault::SingleRule),
+            Some(Place::Audit | Place::Default) if is_array => Some(Fault::DoubleTable),
+            Some(_) if is_again => Some(Fault::TableTwice),
             Some(_) => None,
         };
-        self.tables |= bit;
-        if matches!(self.place, Some(Place::Rule | Place::Default)) {
-            self.rule = Pending { offset: name.offset, head: name.text, open: true, ..Pending::default() };
-        }
+        *self.tables |= bit;
+        let offset = self.offset_of(name);
+        let table = &mut self.table;
+        (table.head, table.place, table.is_faulty, table.is_again, table.seen, table.devices) = (name, place, false, is_again, 0, None);
+        table.rule = Rule::new(offset);
         if let Some(fault) = fault {
-            self.fault(name.error(fault));
+            self.fault(Mistake { text: name, fault });
         }
     }
 
-    /// Checks and delivers the rule or default whose keys have all been read.
-    fn end_rule(&mut self) {
-        if !core::mem::take(&mut self.rule.open) {
-            return;
-        }
-        let translated = self.rule.emit != Emit::AsWritten;
-        let devices = match self.rule.devices {
-            Some(value) => self.devices(value, translated),
-            None if self.place == Some(Place::Rule) && self.rule.mode != Some(Mode::Off) && !self.rule.faulty => {
-                self.fault(Error { offset: self.rule.offset, text: self.rule.head, fault: Fault::NoDevices });
-                None
+    /// Checks and delivers the table whose keys have all been read.
+    fn end_table(&mut self) {
+        match self.table.place {
+            Some(Place::Rule) => {
+                if self.end_grant() {
+                    self.sink.rule(&self.table.rule);
+                }
             }
-            None => Some(DeviceSpec::All),
+            Some(Place::Default) => {
+                if self.end_grant() {
+                    self.sink.default(&self.table.rule.grant);
+                }
+            }
+            Some(Place::Audit) if !self.table.is_again => self.sink.audit(&self.table.audit),
+            Some(Place::Top | Place::Audit) | None => {}
+        }
+    }
+
+    /// Checks what a table grants; whether the table has no fault.
+    fn end_grant(&mut self) -> bool {
+        let rule = &self.table.rule;
+        let needs_devices = self.table.place == Some(Place::Rule) && rule.mode != Some(Mode::Off);
+        let translated = rule.grant.emit != Emit::AsWritten;
+        match self.table.devices {
+            Some(value) => {
+                if let Some(devices) = devices::spec(&value, translated, &mut |mistake| self.fault(mistake)) {
+                    self.table.rule.grant.devices = devices;
+                }
+            }
+            None if needs_devices && !self.table.is_faulty => {
+                self.fault(Mistake { text: self.table.head, fault: Fault::NoDevices });
+            }
+            None => {}
+        }
+        !self.table.is_faulty
+    }
+
+    #[inline(always)]
+    fn entry(&mut self, cursor: &mut Cursor<'a>) {
+        let start = *cursor;
+        let mut key = None;
+        if let Some(name) = cursor.key()
+            && let Some(place) = self.table.place
+            && let Some(known) = Key::of(place, name)
+        {
+            key = Some(known);
+            let is_first = self.table.seen & known.bit() == 0;
+            self.table.seen |= known.bit();
+            if is_first && self.set(place, known, cursor).is_some() && cursor.end_of_line() {
+                return;
+            }
+            if !is_first {
+                key = None;
+            }
+        }
+        *cursor = self.odd_entry(start, key);
+    }
+
+    /// An entry that could not be taken: says why, and where the next line begins. A key that is given is one that the
+    /// table has, for the first time.
+    #[cold]
+    #[inline(never)]
+    fn odd_entry(&mut self, start: Cursor<'a>, key: Option<Key>) -> Cursor<'a> {
+        let mut cursor = start;
+        let value = match explain::writing(&mut cursor) {
+            Ok(value) => value,
+            Err(mistake) => {
+                if let Some(key) = key {
+                    // As if the line were not there: one complaint about it is enough.
+                    self.table.seen &= !key.bit();
+                    self.table.devices = self.table.devices.filter(|_| key != Key::Devices);
+                }
+                self.fault(mistake);
+                cursor.skip_line();
+                return cursor;
+            }
         };
-        let Some(devices) = devices else { return };
-        let grant = Grant { devices, request: self.rule.request, emit: self.rule.emit, seal: self.rule.seal };
-        if self.rule.faulty {
-            return;
-        }
-        if self.place == Some(Place::Default) {
-            self.policy.default = grant;
-            return;
-        }
-        let Pending { offset, name, user, group, exe, argv, env, cgroup, mode, .. } = self.rule;
-        self.sink.rule(&Rule { name, offset, user, group, exe, argv, env, cgroup, grant, mode });
-    }
-
-    fn entry(&mut self, key: Spot<'a>, value: Value<'a>) {
-        let Some(place) = self.place else { return };
-        let Some(bit) = key_bit(place, key.text) else {
-            return self.fault(key.error(Fault::UnknownKey(place)));
+        let Some(place) = self.table.place else { return cursor };
+        let name = { start }.key().unwrap_or_default();
+        let mistake = match key {
+            Some(key) => explain::value(key, value),
+            None if Key::of(place, name).is_some() => Mistake { text: name, fault: Fault::KeyTwice },
+            None => Mistake { text: name, fault: Fault::UnknownKey(place) },
         };
-        if self.seen & bit != 0 {
-            return self.fault(key.error(Fault::KeyTwice));
-        }
-        self.seen |= bit;
-        if let Err(error) = self.set(place, key.text, value) {
-            self.fault(error);
-        }
+        self.fault(mistake);
+        cursor
     }
 
-    fn set(&mut self, place: Place, key: &[u8], value: Value<'a>) -> Result<(), Error<'a>> {
-        let rule = &mut self.rule;
-        match (place, key) {
-            (Place::Top, b"mode") => self.policy.mode = word(value, Expected::Mode, Mode::parse)?,
-            (Place::Top, _) => self.policy.locked = boolean(value)?,
-            (Place::Audit, b"file") => self.policy.audit.file = Some(audit_file(value)?),
-            (Place::Audit, b"calls") => self.policy.audit.calls = word(value, Expected::Calls, calls)?,
-            (Place::Audit, b"journald") => self.policy.audit.journald = boolean(value)?,
-            (Place::Audit, b"syslog") => self.policy.audit.syslog = boolean(value)?,
-            (Place::Audit, b"stack") => self.policy.audit.stack = boolean(value)?,
-            (Place::Audit, _) => self.policy.audit.redact = Some(strings(value)?),
-            (_, b"devices") => rule.devices = Some(value),
-            (_, b"request") => rule.request = word(value, Expected::Request, request)?,
-            (_, b"emit") => rule.emit = word(value, Expected::Emit, emit)?,
-            (_, b"seal") => rule.seal = seal(value)?,
-            (_, b"mode") => rule.mode = Some(word(value, Expected::Mode, Mode::parse)?),
-            (_, b"name") => rule.name = Some(string(value)?.text),
-            (_, b"user") => rule.user = Some(ids(value)?),
-            (_, b"group") => rule.group = Some(ids(value)?),
-            (_, b"exe") => rule.exe = Some(strings(value)?),
-            (_, b"argv") => rule.argv = Some(strings(value)?),
-            (_, b"env") => rule.env = Some(variables(value)?),
-            (_, _) => rule.cgroup = Some(strings(value)?),
-        }
-        Ok(())
-    }
-
-    fn device_array(&mut self, array: Array<'a>, translated: bool) -> Option<DeviceSpec<'a>> {
-        let mut sound = true;
-        let mut bare_word = None;
-        let mut empty = true;
-        let texts = array.elements().map(|element| element.spot().text);
-        check_list(texts, translated, |at, fault| {
-            sound = false;
-            if let Some(element) = array.elements().nth(at) {
-                self.fault(element.spot().error(Fault::Element(fault)));
+    /// Takes a value; none where it is not what the key wants.
+    #[inline(always)]
+    fn set(&mut self, place: Place, key: Key, cursor: &mut Cursor<'a>) -> Option<()> {
+        let Table { rule, audit, devices, .. } = &mut self.table;
+        match key {
+            Key::Name => rule.name = Some(cursor.string().filter(|name| !name.is_empty())?),
+            Key::Devices => *devices = Some(cursor.value()?),
+            Key::Env => rule.env = Some(cursor.list(1, is_variable)?),
+            Key::User | Key::Group => {
+                let list = Some(cursor.list(1, is_id)?);
+                if key == Key::User { rule.user = list } else { rule.group = list }
             }
-        });
-        for element in array.elements() {
-            empty = false;
-            // TOML wants quotes around everything but a number.
-            if let Value::Bare(spot) = element
-                && !spot.text.iter().all(u8::is_ascii_digit)
-            {
-                bare_word.get_or_insert(spot);
+            Key::Exe | Key::Argv | Key::Cgroup | Key::Redact => {
+                let list = Some(cursor.list(1, is_text)?);
+                match key {
+                    Key::Exe => rule.exe = list,
+                    Key::Argv => rule.argv = list,
+                    Key::Cgroup => rule.cgroup = list,
+                    _ => audit.redact = list,
+                }
+            }
+            _ => {
+                let value = cursor.scalar()?;
+                self.set_word(place, key, value)?;
             }
         }
-        let fault = match bare_word {
-            Some(word) if sound => Some(word.error(Fault::BareWord)),
-            _ if empty => Some(Value::Array(array).spot().error(Fault::EmptyList)),
-            _ => None,
-        };
-        if let Some(fault) = fault {
-            self.fault(fault);
-            return None;
+        Some(())
+    }
+
+    /// The same for what is one word.
+    #[inline(never)]
+    fn set_word(&mut self, place: Place, key: Key, value: Value<'a>) -> Option<()> {
+        let Table { rule, audit, .. } = &mut self.table;
+        match (key, value) {
+            (Key::Mode, Value::Quoted(word)) => {
+                let mode = Mode::parse(word)?;
+                if place == Place::Rule { rule.mode = Some(mode) } else { self.sink.mode(mode) }
+            }
+            (Key::File, Value::Quoted(path)) => {
+                policy::check_audit_file(path).ok()?;
+                audit.file = Some(path);
+            }
+            (Key::Calls, Value::Quoted(word)) => audit.calls = calls(word)?,
+            (Key::Request, Value::Quoted(word)) => rule.grant.request = request(word)?,
+            (Key::Emit, Value::Quoted(word)) => rule.grant.emit = emit(word)?,
+            (Key::Seal, _) => rule.grant.seal = seal(value)?,
+            (Key::Locked, Value::Bare(word)) => self.sink.locked(boolean(word)?),
+            (Key::Journald, Value::Bare(word)) => audit.journald = boolean(word)?,
+            (Key::Syslog, Value::Bare(word)) => audit.syslog = boolean(word)?,
+            (Key::Stack, Value::Bare(word)) => audit.stack = boolean(word)?,
+            _ => return None,
         }
-        sound.then_some(DeviceSpec::List(array))
+        Some(())
     }
-
-    fn devices(&mut self, value: Value<'a>, translated: bool) -> Option<DeviceSpec<'a>> {
-        let spot = value.spot();
-        match value {
-            Value::Quoted(Spot { text: b"all", .. }) => Some(DeviceSpec::All),
-            Value::Quoted(Spot { text: b"none", .. }) => Some(DeviceSpec::None),
-            Value::Array(array) => self.device_array(array, translated),
-            Value::Quoted(Spot { text, .. }) if text.contains(&b',') || crate::device::Selector::parse(text).is_ok() => {
-                self.fault(spot.error(Fault::ListInString));
-                None
-            }
-            Value::Bare(Spot { text, .. }) if text.iter().all(u8::is_ascii_digit) => {
-                self.fault(spot.error(Fault::ListInString));
-                None
-            }
-            Value::Quoted(Spot { text, .. }) if !text.is_empty() => {
-                let fault = crate::device::Selector::parse(text).err().unwrap_or(ElementFault::Unknown);
-                let fault = if fault == ElementFault::Unknown { Fault::Expected(Expected::Devices) } else { Fault::Element(fault) };
-                self.fault(spot.error(fault));
-                None
-            }
-            Value::Quoted(_) | Value::Bare(_) => {
-                self.fault(spot.error(Fault::Expected(Expected::Devices)));
-                None
-            }
-        }
-    }
-}
-
-fn word<'a, T>(value: Value<'a>, expected: Expected, read: impl Fn(&[u8]) -> Option<T>) -> Result<T, Error<'a>> {
-    match value {
-        Value::Quoted(spot) => read(spot.text).ok_or_else(|| spot.error(Fault::Expected(expected))),
-        other => Err(other.spot().error(Fault::Expected(expected))),
-    }
-}
-
-fn calls(word: &[u8]) -> Option<Calls> {
-    match word {
-        b"first" => Some(Calls::First),
-        b"all" => Some(Calls::All),
-        _ => None,
-    }
-}
-
-fn request(word: &[u8]) -> Option<Request> {
-    match word {
-        b"fixed" => Some(Request::Fixed),
-        b"narrow" => Some(Request::Narrow),
-        _ => None,
-    }
-}
-
-fn emit(word: &[u8]) -> Option<Emit> {
-    match word {
-        b"as-written" => Some(Emit::AsWritten),
-        b"uuid" => Some(Emit::Uuid),
-        b"index" => Some(Emit::Index),
-        _ => None,
-    }
-}
-
-fn seal(value: Value<'_>) -> Result<Seal, Error<'_>> {
-    match value {
-        Value::Bare(Spot { text: b"true", .. }) => Ok(Seal::Yes),
-        Value::Bare(Spot { text: b"false", .. }) => Ok(Seal::No),
-        Value::Quoted(Spot { text: b"require", .. }) => Ok(Seal::Require),
-        other => Err(other.spot().error(Fault::Expected(Expected::Seal))),
-    }
-}
-
-fn boolean(value: Value<'_>) -> Result<bool, Error<'_>> {
-    match value {
-        Value::Bare(Spot { text: b"true", .. }) => Ok(true),
-        Value::Bare(Spot { text: b"false", .. }) => Ok(false),
-        other => Err(other.spot().error(Fault::Expected(Expected::Boolean))),
-    }
-}
-
-fn string(value: Value<'_>) -> Result<Spot<'_>, Error<'_>> {
-    match value {
-        Value::Quoted(spot) if !spot.text.is_empty() => Ok(spot),
-        other => Err(other.spot().error(Fault::Expected(Expected::Text))),
-    }
-}
-
-fn strings(value: Value<'_>) -> Result<Array<'_>, Error<'_>> {
-    list(value, Expected::Texts, |element| string(element).is_ok())
-}
-
-fn ids(value: Value<'_>) -> Result<Array<'_>, Error<'_>> {
-    list(value, Expected::Ids, |element| string(element).is_ok() || id(&element).is_some())
-}
-
-fn variables(value: Value<'_>) -> Result<Array<'_>, Error<'_>> {
-    let sound = |element: Value<'_>| {
-        let text = element.spot().text;
-        let name = text.iter().take_while(|c| is_name(**c)).count();
-        matches!(element, Value::Quoted(_)) && name > 0 && matches!(text.get(name), None | Some(b'='))
-    };
-    list(value, Expected::Variable, sound)
-}
-
-fn list<'a>(value: Value<'a>, expected: Expected, sound: impl Fn(Value<'a>) -> bool) -> Result<Array<'a>, Error<'a>> {
-    let Value::Array(array) = value else {
-        return Err(value.spot().error(Fault::Expected(expected)));
-    };
-    let mut empty = true;
-    for element in array.elements() {
-        empty = false;
-        if !sound(element) {
-            return Err(element.spot().error(Fault::Expected(expected)));
-        }
-    }
-    if empty { Err(value.spot().error(Fault::Expected(expected))) } else { Ok(array) }
-}
-
-fn audit_file(value: Value<'_>) -> Result<&[u8], Error<'_>> {
-    let spot = string(value)?;
-    check_audit_file(spot.text).map_err(|fault| spot.error(fault))?;
-    Ok(spot.text)
 }

@@ -68,14 +68,6 @@ impl File {
         use_it(self.0);
     }
 
-    /// Reads the file from its start, as much as there is room for.
-    pub fn read_from_start<'b>(&self, room: &'b mut [MaybeUninit<u8>]) -> Option<&'b [u8]> {
-        // SAFETY: the descriptor is open; the rest are numbers.
-        let at = unsafe { system_call!(SYS_lseek, self.0, 0, libc::SEEK_SET) };
-        let len = room.len();
-        if at == 0 { self.read_into(room, len) } else { None }
-    }
-
     /// Its type, owner, mode and length.
     pub fn status(&self) -> Option<Status> {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
@@ -113,10 +105,10 @@ impl File {
         Some(filled)
     }
 
-    /// Reads `len` bytes, or as many as the file has, into room that need not be filled with zeros before.
-    pub fn read_into<'b>(&self, room: &'b mut [MaybeUninit<u8>], len: usize) -> Option<&'b [u8]> {
+    /// Reads until the room is full or the file ends. The room need not be filled with zeros before.
+    pub fn read_into<'b>(&self, room: &'b mut [MaybeUninit<u8>]) -> Option<&'b [u8]> {
         let mut filled = 0usize;
-        while let Some(rest) = room.get_mut(filled..len).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = room.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             // SAFETY: the descriptor is open; the kernel writes at most as many bytes as the slice has.
             let count = unsafe { system_call!(SYS_read, self.0, rest.as_mut_ptr(), rest.len()) };
             match usize::try_from(count).ok()? {
@@ -127,6 +119,20 @@ impl File {
         let text = room.get(..filled)?;
         // SAFETY: the kernel has written the first `filled` bytes.
         Some(unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), filled) })
+    }
+
+    /// The same from the file's beginning.
+    pub fn read_from_start<'b>(&self, room: &'b mut [MaybeUninit<u8>]) -> Option<&'b [u8]> {
+        // SAFETY: the descriptor is open; the rest are numbers.
+        let at = unsafe { system_call!(SYS_lseek, self.0, 0, libc::SEEK_SET) };
+        if at == 0 { self.read_into(room) } else { None }
+    }
+
+    /// One read from a place of its own; the number of bytes, 0 at the end.
+    pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> Option<usize> {
+        // SAFETY: the descriptor is open and the pointer and length are those of one slice.
+        let count = unsafe { system_call!(SYS_pread64, self.0, buffer.as_mut_ptr(), buffer.len(), offset) };
+        usize::try_from(count).ok()
     }
 
     /// One write; whether all of it was taken.

@@ -13,8 +13,10 @@ macro_rules! system_call {
 
 mod file;
 pub mod landlock;
+mod window;
 
 pub use file::{Directory, EntryKind, File, Socket, exists, read_file, read_file_into, read_link, read_link_into};
+pub use window::Window;
 
 /// Keeps errno as it is while `work` runs: a program may rely on it across our hooks (C07).
 pub fn keep_errno<T>(work: impl FnOnce() -> T) -> T {
