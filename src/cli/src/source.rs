@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use cuvisor_policy::file::error::{Error, Fault, Position};
 use cuvisor_policy::file::policy::{Audit, Grant, Mode, Policy, Rule};
+use cuvisor_policy::file::raw::offset_in;
 use cuvisor_policy::file::reader::{Sink, read};
 use std::fmt::Write;
 use std::path::Path;
@@ -59,33 +60,63 @@ pub fn load(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("{}", path.display()))
 }
 
-/// An error as a compiler shows it: place, message, the line with the text marked, and what to write instead.
-pub fn show(path: &Path, text: &[u8], error: &Error<'_>) -> String {
-    let about = format!("error: {}", error.fault.message());
-    let mark = if error.fault == Fault::NotUtf8 { b"" } else { error.text };
-    show_at(path, text, error.offset, mark, &about, error.fault.remedy())
+/// A file's text with the places of its lines, to show parts of it.
+pub struct Source<'a> {
+    path: &'a Path,
+    text: &'a [u8],
+    /// Where each line begins.
+    lines: Vec<usize>,
 }
 
-/// The same for a warning.
-pub fn show_at(path: &Path, text: &[u8], offset: usize, mark: &[u8], about: &str, remedy: &str) -> String {
-    let Position { line, column } = Position::of(text, offset);
-    let source = text.split(|c| *c == b'\n').nth(line - 1).unwrap_or_default();
-    let source = String::from_utf8_lossy(source).trim_end().replace('\t', " ");
-    let first = mark.split(|c| *c == b'\n').next().unwrap_or_default();
-    let width = String::from_utf8_lossy(first).chars().count().clamp(1, source.chars().count().max(1));
-    let margin = " ".repeat(line.to_string().len());
-    let mut shown = String::new();
-    let _ = writeln!(shown, "{}:{line}:{column}: {about}", path.display());
-    let _ = writeln!(shown, "{line} | {source}");
-    let _ = writeln!(shown, "{margin} | {}{}", " ".repeat(column - 1), "^".repeat(width));
-    let _ = writeln!(shown, "{margin} = {remedy}");
-    shown
-}
+impl<'a> Source<'a> {
+    /// Finds the lines.
+    pub fn new(path: &'a Path, text: &'a [u8]) -> Self {
+        let ends = text.iter().enumerate().filter(|(_, c)| **c == b'\n');
+        let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
+        Self { path, text, lines }
+    }
 
-/// A rule's name, or its line.
-pub fn rule_name(text: &[u8], rule: &Rule<'_>) -> String {
-    match rule.name {
-        Some(name) => format!("\"{}\"", String::from_utf8_lossy(name)),
-        None => format!("at line {}", Position::of(text, rule.offset).line),
+    /// Where a part of the text begins.
+    pub fn offset_of(&self, part: &[u8]) -> usize {
+        offset_in(self.text, part)
+    }
+
+    /// The line of an offset, counted from 0, and where it begins.
+    fn line(&self, offset: usize) -> (usize, usize) {
+        let line = self.lines.partition_point(|start| *start <= offset) - 1;
+        (line, self.lines[line])
+    }
+
+    /// An error as a compiler shows it: place, message, the line with the text marked, and what to write instead.
+    pub fn show(&self, error: &Error<'_>) -> String {
+        let about = format!("error: {}", error.fault.message());
+        let mark = if error.fault == Fault::NotUtf8 { b"" } else { error.text };
+        self.show_at(error.offset, mark, &about, error.fault.remedy())
+    }
+
+    /// The same for a warning.
+    pub fn show_at(&self, offset: usize, mark: &[u8], about: &str, remedy: &str) -> String {
+        let (line, start) = self.line(offset);
+        let column = Position::of(&self.text[start..], offset - start).column;
+        let source = self.text[start..].split(|c| *c == b'\n').next().unwrap_or_default();
+        let source = String::from_utf8_lossy(source).trim_end().replace('\t', " ");
+        let first = mark.split(|c| *c == b'\n').next().unwrap_or_default();
+        let width = String::from_utf8_lossy(first).chars().count().clamp(1, source.chars().count().max(1));
+        let number = (line + 1).to_string();
+        let margin = " ".repeat(number.len());
+        let mut shown = String::new();
+        let _ = writeln!(shown, "{}:{number}:{column}: {about}", self.path.display());
+        let _ = writeln!(shown, "{number} | {source}");
+        let _ = writeln!(shown, "{margin} | {}{}", " ".repeat(column - 1), "^".repeat(width));
+        let _ = writeln!(shown, "{margin} = {remedy}");
+        shown
+    }
+
+    /// A rule's name, or its line.
+    pub fn rule_name(&self, rule: &Rule<'_>) -> String {
+        match rule.name {
+            Some(name) => format!("\"{}\"", String::from_utf8_lossy(name)),
+            None => format!("at line {}", self.line(rule.offset).0 + 1),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the policy says of a process, by the library's own order of files and variables.
 
 use crate::machine;
-use crate::source;
+use crate::source::{self, Source};
 use crate::subject::Subject;
 use anyhow::Result;
 use cuvisor_policy::decide::Rights;
@@ -152,9 +152,9 @@ fn find(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
 }
 
 fn take(found: &mut Verdict, subject: &mut Subject, path: &Path, text: &[u8]) {
-    let parsed = source::parse(text);
+    let (parsed, source) = (source::parse(text), Source::new(path, text));
     found.policy = Some(path.to_owned());
-    found.broken = parsed.errors.first().map(|error| source::show(path, text, error).trim_end().to_owned());
+    found.broken = parsed.errors.first().map(|error| source.show(error).trim_end().to_owned());
     found.locked = parsed.policy.locked;
     let mut matched = None;
     for rule in &parsed.rules {
@@ -163,11 +163,11 @@ fn take(found: &mut Verdict, subject: &mut Subject, path: &Path, text: &[u8]) {
                 matched = Some(rule);
                 break;
             }
-            Some(condition) => found.rejected.push(Rejected { rule: source::rule_name(text, rule), because: Condition::key(condition) }),
+            Some(condition) => found.rejected.push(Rejected { rule: source.rule_name(rule), because: Condition::key(condition) }),
         }
     }
     let grant = matched.map_or(parsed.policy.default, |rule| rule.grant);
-    found.rule = matched.map(|rule| source::rule_name(text, rule));
+    found.rule = matched.map(|rule| source.rule_name(rule));
     found.mode = matched.and_then(|rule| rule.mode).unwrap_or(parsed.policy.mode);
     found.seal = grant.seal;
     found.rights = Rights { devices: grant.devices.devices(), request: grant.request, emit: grant.emit };

@@ -12,7 +12,8 @@ mod whole;
 use crate::args::{Install, Uninstall};
 use crate::audit::files;
 use crate::exit::Exit;
-use crate::{library, source};
+use crate::library;
+use crate::source::{self, Source};
 use anyhow::{Context, Result, bail};
 use cuvisor_policy::names;
 use place::Place;
@@ -92,7 +93,7 @@ fn policy_text(path: Option<&Path>) -> Result<String> {
     let Some(path) = path else { return Ok(EMPTY_POLICY.to_owned()) };
     let text = source::load(path)?;
     if let Some(error) = source::parse(&text).errors.first() {
-        bail!("the policy has an error, and would give no GPU to anybody:\n{}", source::show(path, &text, error).trim_end());
+        bail!("the policy has an error, and would give no GPU to anybody:\n{}", Source::new(path, &text).show(error).trim_end());
     }
     Ok(String::from_utf8(text)?)
 }

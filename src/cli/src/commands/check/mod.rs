@@ -1,13 +1,19 @@
 //! `cuvisor check`: what is wrong with a policy file, all of it.
 
+mod earlier;
+
 use crate::args::Check;
 use crate::exit::Exit;
-use crate::{machine, source};
+use crate::machine;
+use crate::source::{self, Source};
 use anyhow::Result;
 use cuvisor_policy::device::{Kind, Selector};
 use cuvisor_policy::file::policy::{DeviceSpec, Emit, Grant, Mode, Rule, id};
-use cuvisor_policy::file::raw::{Array, Value, offset_in};
+use cuvisor_policy::file::raw::{Array, Value};
+use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::names;
+use earlier::Earlier;
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -37,16 +43,17 @@ pub fn run(args: &Check) -> Result<Exit> {
             return Ok(Exit::CannotRead);
         }
     };
-    let parsed = source::parse(&text);
-    let mut shown: Vec<String> = parsed.errors.iter().map(|error| source::show(&path, &text, error)).collect();
+    let (parsed, source) = (source::parse(&text), Source::new(&path, &text));
+    let mut shown: Vec<String> = parsed.errors.iter().map(|error| source.show(error)).collect();
+    let inventory = machine::inventory(&machine::root());
     let mut warnings = file_warnings(&path);
-    warnings.extend(rule_warnings(&text, &parsed.rules));
-    warnings.extend(grant_warnings(&text, &parsed.policy.default, None));
-    parsed.rules.iter().for_each(|rule| warnings.extend(grant_warnings(&text, &rule.grant, Some(rule))));
+    warnings.extend(rule_warnings(&source, &parsed.rules));
+    warnings.extend(grant_warnings(&source, &inventory, &parsed.policy.default, None));
+    parsed.rules.iter().for_each(|rule| warnings.extend(grant_warnings(&source, &inventory, &rule.grant, Some(rule))));
     warnings.sort_by_key(|warning| warning.offset);
     for warning in &warnings {
         let about = format!("warning: {}", warning.text);
-        shown.push(source::show_at(&path, &text, warning.offset, &warning.mark, &about, warning.remedy));
+        shown.push(source.show_at(warning.offset, &warning.mark, &about, warning.remedy));
     }
     let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     shown.push(format!(
@@ -76,71 +83,48 @@ fn file_warnings(path: &Path) -> Vec<Warning> {
 }
 
 /// Rules that never match, names that are unknown, rules of one name.
-fn rule_warnings(text: &[u8], rules: &[Rule<'_>]) -> Vec<Warning> {
+fn rule_warnings<'a>(source: &Source<'a>, rules: &[Rule<'a>]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let (users, groups) = (machine::users(), machine::groups());
-    for (at, rule) in rules.iter().enumerate() {
+    let users: HashSet<_> = users.iter().map(|user| user.name.as_bytes()).collect();
+    let groups: HashSet<_> = groups.iter().map(|group| group.name.as_bytes()).collect();
+    let mut earlier = Earlier::default();
+    for rule in rules {
         let mut warn = |offset, mark: &[u8], text, remedy| warnings.push(Warning { offset, mark: mark.to_vec(), text, remedy });
-        if let Some(earlier) = rules[..at].iter().find(|earlier| covers(earlier, rule)) {
+        if let Some(covering) = earlier.covering(rule) {
             let message =
-                format!("this rule never matches: the rule {} before it matches all that it does", source::rule_name(text, earlier));
+                format!("this rule never matches: the rule {} before it matches all that it does", source.rule_name(&rules[covering]));
             warn(rule.offset, b"rule", message, "put the narrower rule first");
         }
-        if rule.name.is_some_and(|name| rules[..at].iter().any(|earlier| earlier.name == Some(name))) {
+        if earlier.has_name_of(rule) {
             warn(rule.offset, b"rule", "a second rule of this name".into(), "give each rule its own name: the log tells rules apart by it");
         }
-        for (list, known, kind) in [
-            (rule.user, users.iter().map(|u| u.name.as_bytes()).collect::<Vec<_>>(), "user"),
-            (rule.group, groups.iter().map(|g| g.name.as_bytes()).collect(), "group"),
-        ] {
-            for value in list.iter().flat_map(Array::elements).filter(|v| id(v).is_none()) {
-                let name = value.text();
-                if !known.contains(&name) {
-                    let message = format!(
-                        "no {kind} `{}` in /etc/{}",
-                        String::from_utf8_lossy(name),
-                        if kind == "user" { "passwd" } else { "group" }
-                    );
-                    warn(
-                        offset_in(text, name),
-                        name,
-                        message,
-                        "write the number of one that a directory service knows; the library reads only these files",
-                    );
-                }
+        earlier.add(rule);
+        for (list, known, kind, file) in [(rule.user, &users, "user", "passwd"), (rule.group, &groups, "group", "group")] {
+            let names = list.iter().flat_map(Array::elements).filter(|value| id(value).is_none()).map(|value| value.text());
+            for name in names.filter(|name| !known.contains(name)) {
+                warn(
+                    source.offset_of(name),
+                    name,
+                    format!("no {kind} `{}` in /etc/{file}", String::from_utf8_lossy(name)),
+                    "write the number of one that a directory service knows; the library reads only these files",
+                );
             }
         }
     }
     warnings
 }
 
-/// Whether the earlier rule matches every process that the later one matches, as far as can be told
-/// from the texts: each condition of the earlier one has all the elements of the later one's, or a `*`.
-fn covers(earlier: &Rule<'_>, later: &Rule<'_>) -> bool {
-    let conditions = |rule: &Rule<'_>| [rule.user, rule.group, rule.exe, rule.argv, rule.env, rule.cgroup].map(elements);
-    conditions(earlier).iter().zip(conditions(later)).all(|(wide, narrow)| match (wide, narrow) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(wide), Some(narrow)) => narrow.iter().all(|one| wide.contains(one) || wide.iter().any(|w| w == b"*")),
-    })
-}
-
-fn elements(list: Option<Array<'_>>) -> Option<Vec<Vec<u8>>> {
-    let text = |value: Value<'_>| value.text().to_vec();
-    list.map(|array| array.elements().map(text).collect())
-}
-
 /// Lists that mean something else than one may think.
-fn grant_warnings(file: &[u8], grant: &Grant<'_>, rule: Option<&Rule<'_>>) -> Vec<Warning> {
+fn grant_warnings(source: &Source<'_>, inventory: &Inventory, grant: &Grant<'_>, rule: Option<&Rule<'_>>) -> Vec<Warning> {
     let DeviceSpec::List(array) = grant.devices else { return Vec::new() };
     if rule.is_some_and(|rule| rule.mode == Some(Mode::Off)) {
         return Vec::new();
     }
     let mut warnings = Vec::new();
     let mut warn = |value: &Value<'_>, text: String, remedy| {
-        warnings.push(Warning { offset: offset_in(file, value.text()), mark: value.text().to_vec(), text, remedy });
+        warnings.push(Warning { offset: source.offset_of(value.text()), mark: value.text().to_vec(), text, remedy });
     };
-    let inventory = machine::inventory(&machine::root());
     let kinds: Vec<_> = array.elements().filter_map(|v| Some((v, Selector::parse(v.text()).ok()?))).collect();
     let by_index = kinds.iter().find(|(_, s)| s.kind() == Kind::Index);
     let models: std::collections::BTreeSet<_> = inventory.iter().map(|(_, gpu)| gpu.model.as_bytes().to_vec()).collect();
