@@ -3,6 +3,7 @@
 use crate::support::{Child, Output, artefacts, skip};
 use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 
 fn cuvisor(arguments: &[&str], dir: &Path) -> Output {
     let child = Child::new(&artefacts().cuvisor).bare().args(arguments.iter().copied());
@@ -91,6 +92,31 @@ fn rows_are_grouped_and_filtered_as_asked() {
     assert_eq!(json(&["--since", "2h"]).len(), usize::from(false));
     let out = cuvisor(&["report", "--csv", "--by", "gpu", "a.jsonl"], dir.path());
     assert_eq!(out.stdout.lines().nth(2), Some("GPU-0,,,,,2,2026-11-01 10:00:01,2026-11-01 10:00:12,12.0,0,1,1"));
+}
+
+#[test]
+fn lines_come_from_the_standard_input_where_a_dash_stands() {
+    let (head, tail) = {
+        let text = sample();
+        let at = text.len() / 2;
+        (text[..at].to_owned(), text[at..].to_owned())
+    };
+    let dir = folder(&sample());
+    let named = cuvisor(&["report", "--csv", "a.jsonl"], dir.path());
+    let mut command = std::process::Command::new(&artefacts().cuvisor);
+    command.args(["report", "--csv", "-"]).env_clear().env("TZ", "UTC").current_dir(dir.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // In two writes that cut a line.
+    input.write_all(head.as_bytes()).unwrap();
+    input.write_all(tail.as_bytes()).unwrap();
+    input.write_all(b"no event\n").unwrap();
+    drop(input);
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), named.stdout);
+    let place = format!("-:{}: ", sample().lines().count() + 1);
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert!(told.starts_with(&format!("cuvisor: 1 lines are no events and were left out; the first: {place}")), "{told}");
 }
 
 #[test]

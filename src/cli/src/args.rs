@@ -112,7 +112,7 @@ pub struct Explain {
 /// `cuvisor report`
 #[derive(clap::Args, Debug)]
 pub struct Report {
-    /// Audit files, rotated and .gz ones too; else the policy's
+    /// Audit files, rotated and .gz ones too, - for the standard input; else the policy's
     pub files: Vec<PathBuf>,
     /// What a row is
     #[arg(long, value_enum, default_value = "all")]

@@ -66,11 +66,14 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Opens a file; one that ends in `.gz` is unpacked on the way.
+/// Opens a file; one that ends in `.gz` is unpacked on the way, and `-` is the standard input.
 ///
 /// # Errors
 /// Names the file and what the system said.
 pub fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::stdin()));
+    }
     let file = File::open(path).with_context(|| format!("{}", path.display()))?;
     Ok(if path.extension().is_some_and(|e| e == "gz") { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
 }
