@@ -37,31 +37,41 @@ impl Gpu {
 
 /// The GPUs of the machine in PCI order: their position is nvidia-smi's index.
 #[derive(Clone, Copy)]
+#[repr(C)] // the number beside the first GPUs: a few GPUs touch one page
 pub struct Inventory {
-    gpus: [Option<Gpu>; MAX_GPUS],
     len: usize,
+    /// The first `len` of them; the others are nothing but zeros, and so is an empty inventory: in a library's data it
+    /// costs no room in the file, and only the places that are used are ever touched.
+    gpus: [Gpu; MAX_GPUS],
 }
+
+/// What stands in an unused place.
+const NO_GPU: Gpu = Gpu { uuid: None, pci: PciId { domain: 0, bus: 0, device: 0, function: 0 }, minor: 0, model: Text::new() };
 
 impl Inventory {
     /// No GPU.
     pub const fn new() -> Self {
-        Self { gpus: [None; MAX_GPUS], len: 0 }
+        Self { len: 0, gpus: [NO_GPU; MAX_GPUS] }
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.len = 0;
     }
 
     /// Adds a GPU at its place in PCI order; one more than [`MAX_GPUS`] is left out.
     pub fn add(&mut self, gpu: Gpu) {
         let Some(last) = self.gpus.get_mut(self.len) else { return };
-        *last = Some(gpu);
+        *last = gpu;
         self.len = self.len.saturating_add(1);
-        let key = |gpu: &Option<Gpu>| gpu.map(|g| g.pci);
         if let Some(known) = self.gpus.get_mut(..self.len) {
-            known.sort_unstable_by_key(key);
+            known.sort_unstable_by_key(|gpu| gpu.pci);
         }
     }
 
     /// The GPUs with their indices, in order.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Gpu)> + Clone {
-        self.gpus.iter().flatten().enumerate()
+        self.gpus.iter().take(self.len).enumerate()
     }
 
     /// How many GPUs there are.
@@ -76,7 +86,7 @@ impl Inventory {
 
     /// The GPU of this index.
     pub fn get(&self, index: usize) -> Option<&Gpu> {
-        self.gpus.get(index).and_then(Option::as_ref)
+        self.gpus.get(..self.len)?.get(index)
     }
 
     /// The index of the one GPU that `selector` names; none where it names no GPU or several.

@@ -17,7 +17,7 @@ pub enum Share {
 /// What the devices give of the GPU of this index. `is_split` says whether it has MIG instances, and is asked only
 /// where that matters: the UUID of an instance does not tell its GPU, so one in the list leaves every GPU that is
 /// split open.
-pub fn of(devices: &Devices, inventory: &Inventory, index: usize, is_split: impl Fn() -> bool) -> Share {
+pub fn of(devices: &Devices, inventory: &Inventory, index: usize, mut is_split: impl FnMut() -> bool) -> Share {
     if matches!(devices, Devices::All) {
         return Share::Whole;
     }

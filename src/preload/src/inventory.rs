@@ -1,37 +1,44 @@
 //! Reads the machine's GPUs from `/proc/driver/nvidia/gpus`, without a driver call and without the heap.
 
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::inventory::{Gpu, Inventory};
 
 use crate::state::State;
-use crate::sys::{self, Directory};
+use crate::sys::{self, Buffer, Directory};
+
+/// Room for what is read: a folder's entries, and a file.
+const ROOM: usize = 2048;
 
 /// The GPUs whose device node exists; none where the folder cannot be read. In a container the folder
 /// shows the host's GPUs, and only the nodes tell which of them are the container's.
 pub fn read(state: &State) -> Option<Inventory> {
     let mut inventory = Inventory::new();
-    read_into(state, &mut inventory).then_some(inventory)
+    read_into(state, &mut inventory, &mut [MaybeUninit::uninit(); ROOM]).then_some(inventory)
 }
 
-/// The same into an empty inventory that is there already: it is large. False where the folder cannot be read.
+/// The same into an inventory and with room that are there already: both are large. False where the folder
+/// cannot be read.
 #[inline(never)]
-pub fn read_into(state: &State, inventory: &mut Inventory) -> bool {
+pub fn read_into(state: &State, inventory: &mut Inventory, room: &mut Buffer) -> bool {
     let root = state.root.as_bytes();
     let folder = path(&[root, b"/proc/driver/nvidia/gpus"]);
     let Some(folder) = c_path(&folder).and_then(Directory::open) else { return false };
-    folder.each(|name| {
-        if let Some(gpu) = gpu(root, name) {
+    // Written before it is read: the page is not touched for its zeros first.
+    inventory.clear();
+    let (names, text) = room.split_at_mut(room.len() / 2);
+    folder.each(names, |name, _| {
+        if let Some(gpu) = gpu(root, &folder, name.to_bytes(), text) {
             inventory.add(gpu);
         }
     });
     true
 }
 
-fn gpu(root: &[u8], name: &[u8]) -> Option<Gpu> {
-    let information = path(&[root, b"/proc/driver/nvidia/gpus/", name, b"/information"]);
-    let text = sys::read_file::<2048>(c_path(&information)?)?;
-    let gpu = Gpu::parse(text.as_bytes())?;
+fn gpu(root: &[u8], folder: &Directory, name: &[u8], room: &mut Buffer) -> Option<Gpu> {
+    let information = path(&[name, b"/information"]);
+    let gpu = Gpu::parse(folder.read(c_path(&information)?, room)?)?;
     let mut minor = Text::<10>::new();
     minor.push_number(u64::from(gpu.minor));
     let node = path(&[root, b"/dev/nvidia", minor.as_bytes()]);

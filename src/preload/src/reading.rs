@@ -6,16 +6,19 @@ use cuvisor_policy::buffer::Text;
 use cuvisor_policy::file::error::{Error, Fault, Position};
 use cuvisor_policy::file::policy::{Audit, Grant, Mode, Rule};
 use cuvisor_policy::file::reader::{Progress, Sink};
+use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::{names, rule};
 
 use crate::facts::{Process, Texts};
 use crate::hot::{TEXTS, idle};
 use crate::state::State;
-use crate::sys::{File, Memory, Window};
+use crate::sys::{Buffer, File, Memory, Window};
 use crate::trace::Trace;
 
 /// The most of a policy that is read at a time, in bytes: with the texts before it two pages.
 const WINDOW: usize = 8192 - TEXTS;
+/// What of it lies in the page of the texts, which is touched in any case.
+const FIRST_PAGE: usize = 4096 - TEXTS;
 
 /// What a decision needs and nobody afterwards. On the stack its pages would be touched one by one by the compiler's
 /// probes; here only those that hold something are.
@@ -23,11 +26,18 @@ const WINDOW: usize = 8192 - TEXTS;
 pub struct Scratch {
     text: [MaybeUninit<u8>; WINDOW],
     facts: Texts,
+    /// The machine's GPUs, where they are read: empty before.
+    inventory: Inventory,
 }
 
 impl Scratch {
     /// Nothing in it.
-    pub const EMPTY: Self = Self { text: [const { MaybeUninit::uninit() }; WINDOW], facts: Texts::UNKNOWN };
+    pub const EMPTY: Self = Self { text: [const { MaybeUninit::uninit() }; WINDOW], facts: Texts::UNKNOWN, inventory: Inventory::new() };
+
+    /// What the seal needs, once the policy has been read: an empty inventory, and room.
+    pub fn for_the_seal(&mut self) -> (&mut Inventory, &mut Buffer) {
+        (&mut self.inventory, self.text.get_mut(..FIRST_PAGE).unwrap_or_default())
+    }
 }
 
 /// What became of a policy file.
@@ -118,7 +128,7 @@ impl Reading<'_> {
     /// than a small one.
     #[inline(never)]
     fn content(&mut self, file: &File, len: usize) -> Found {
-        let Scratch { text, facts } = &mut *self.scratch;
+        let Scratch { text, facts, .. } = &mut *self.scratch;
         let process = Process::new(facts);
         let mut finder =
             Finder { state: self.state, process, file, error: &mut self.error, mode: Mode::Enforce, found: None, locked: false };

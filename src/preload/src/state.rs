@@ -223,13 +223,13 @@ fn decide(state: &mut State, scratch: &mut Scratch, system: Result<File, i32>) {
     let something = state.trace == Trace::Stderr || state.has_sink() || !matches!(state.rights.devices, Devices::All);
     state.active = state.mode != Mode::Off && something;
     if state.enforces() && state.seal != Seal::No {
-        seal(state);
+        seal(state, scratch);
     }
 }
 
 #[inline(never)]
-fn seal(state: &mut State) {
-    state.sealed = seal::seal(state);
+fn seal(state: &mut State, scratch: &mut Scratch) {
+    state.sealed = seal::seal(state, scratch);
     let failed = matches!(state.sealed, Sealed::Failed(_));
     if failed && state.seal == Seal::Require {
         state.rights = Rights::NOTHING;

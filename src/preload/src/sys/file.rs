@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
 
-use super::errno;
+use super::{Buffer, errno};
 
 /// An open file, closed when dropped.
 pub struct File(pub(super) c_int);
@@ -36,8 +36,13 @@ impl File {
     /// # Errors
     /// Gives errno.
     pub fn open_with(path: &CStr, flags: c_int, mode: u32) -> Result<Self, c_int> {
+        Self::open_from(libc::AT_FDCWD, path, flags, mode)
+    }
+
+    /// The same from an open folder on, or `AT_FDCWD`.
+    pub(super) fn open_from(folder: c_int, path: &CStr, flags: c_int, mode: u32) -> Result<Self, c_int> {
         // SAFETY: `path` is a C string; open has no other requirement.
-        let fd = unsafe { system_call!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY, mode) };
+        let fd = unsafe { system_call!(SYS_openat, folder, path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY, mode) };
         Self::lifted(fd)
     }
 
@@ -106,7 +111,7 @@ impl File {
     }
 
     /// Reads until the room is full or the file ends. The room need not be filled with zeros before.
-    pub fn read_into<'b>(&self, room: &'b mut [MaybeUninit<u8>]) -> Option<&'b [u8]> {
+    pub fn read_into<'b>(&self, room: &'b mut Buffer) -> Option<&'b [u8]> {
         let mut filled = 0usize;
         while let Some(rest) = room.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             // SAFETY: the descriptor is open; the kernel writes at most as many bytes as the slice has.
@@ -122,7 +127,7 @@ impl File {
     }
 
     /// The same from the file's beginning.
-    pub fn read_from_start<'b>(&self, room: &'b mut [MaybeUninit<u8>]) -> Option<&'b [u8]> {
+    pub fn read_from_start<'b>(&self, room: &'b mut Buffer) -> Option<&'b [u8]> {
         // SAFETY: the descriptor is open; the rest are numbers.
         let at = unsafe { system_call!(SYS_lseek, self.0, 0, libc::SEEK_SET) };
         if at == 0 { self.read_into(room) } else { None }
@@ -147,65 +152,6 @@ impl File {
         // SAFETY: the descriptor is open.
         unsafe { system_call!(SYS_fchmod, self.0, mode) };
     }
-}
-
-/// An open folder.
-pub struct Directory(pub(super) File);
-
-impl Directory {
-    /// Opens a folder.
-    pub fn open(path: &CStr) -> Option<Self> {
-        File::open_with(path, libc::O_RDONLY | libc::O_DIRECTORY, 0).ok().map(Self)
-    }
-
-    /// Calls `look` with the name of each entry but `.` and `..`.
-    pub fn each(&self, mut look: impl FnMut(&[u8])) {
-        self.each_kind(|name, _| look(name.to_bytes()));
-    }
-
-    /// The same with the entry's kind, as far as the file system tells it.
-    pub fn each_kind(&self, mut look: impl FnMut(&CStr, EntryKind)) {
-        let mut buffer = [0u8; 2048];
-        loop {
-            // SAFETY: the descriptor is open and the pointer and length are those of one array.
-            let count = unsafe { system_call!(SYS_getdents64, self.0.0, buffer.as_mut_ptr(), buffer.len()) };
-            let filled = usize::try_from(count).unwrap_or_default();
-            let mut rest = buffer.get(..filled).unwrap_or_default();
-            if rest.is_empty() {
-                return;
-            }
-            while let Some((name, kind, after)) = entry(rest) {
-                rest = after;
-                if !matches!(name.to_bytes(), b"." | b"..") {
-                    look(name, kind);
-                }
-            }
-        }
-    }
-}
-
-/// What an entry of a folder is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum EntryKind {
-    /// A symbolic link.
-    Link,
-    /// A regular file.
-    File,
-    /// Anything else, or not told.
-    Other,
-}
-
-/// The first entry's name and kind, and what follows it: `struct linux_dirent64` has 19 bytes before the
-/// name, of which the 17th and 18th are the entry's length and the 19th its kind (getdents64(2)).
-fn entry(entries: &[u8]) -> Option<(&CStr, EntryKind, &[u8])> {
-    let len = usize::from(u16::from_ne_bytes(*entries.get(16..18)?.first_chunk()?));
-    let kind = match *entries.get(18)? {
-        libc::DT_LNK => EntryKind::Link,
-        libc::DT_REG => EntryKind::File,
-        _ => EntryKind::Other,
-    };
-    let name = CStr::from_bytes_until_nul(entries.get(19..len)?).ok()?;
-    Some((name, kind, entries.get(len..)?))
 }
 
 impl Drop for File {

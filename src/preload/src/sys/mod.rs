@@ -12,11 +12,16 @@ macro_rules! system_call {
 }
 
 mod file;
+mod folder;
 pub mod landlock;
 mod window;
 
-pub use file::{Directory, EntryKind, File, Socket, exists, read_file, read_file_into, read_link, read_link_into};
+pub use file::{File, Socket, exists, read_file, read_file_into, read_link, read_link_into};
+pub use folder::{Directory, EntryKind};
 pub use window::Window;
+
+/// Room that need not have been filled with anything.
+pub type Buffer = [MaybeUninit<u8>];
 
 /// Keeps errno as it is while `work` runs: a program may rely on it across our hooks (C07).
 pub fn keep_errno<T>(work: impl FnOnce() -> T) -> T {

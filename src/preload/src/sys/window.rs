@@ -1,18 +1,16 @@
 //! A file read piece by piece through a little memory.
 
-use core::mem::MaybeUninit;
-
-use super::File;
+use super::{Buffer, File};
 
 /// Room of which the beginning holds bytes of a file.
 pub struct Window<'r> {
-    room: &'r mut [MaybeUninit<u8>],
+    room: &'r mut Buffer,
     filled: usize,
 }
 
 impl<'r> Window<'r> {
     /// Nothing in it yet.
-    pub fn new(room: &'r mut [MaybeUninit<u8>]) -> Self {
+    pub fn new(room: &'r mut Buffer) -> Self {
         Self { room, filled: 0 }
     }
 

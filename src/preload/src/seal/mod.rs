@@ -1,0 +1,107 @@
+//! The kernel seal: Landlock takes the device nodes of the GPUs outside the policy from the process and all
+//! that it starts, whatever they link, for good (landlock(7)).
+//!
+//! Landlock forbids what no rule allows. So a rule is made for every entry of `/` and of `/dev` but the
+//! nodes that are denied, which leaves everything else as it was. Only one right is handled: to send
+//! commands to a device (IOCTL_DEV, from ABI 5), or, on older kernels, to open for writing, which the
+//! driver does with its nodes. A node that is made directly in `/dev` later is beneath no rule, and so a
+//! GPU that appears later is not opened by accident.
+
+mod nodes;
+
+use cuvisor_policy::buffer::Text;
+use cuvisor_policy::names;
+
+use crate::environ;
+use crate::inventory;
+use crate::reading::Scratch;
+use crate::state::State;
+use crate::sys::landlock::{self, Ruleset};
+use crate::sys::{self, Buffer, Directory};
+
+/// The paths that are denied, separated by blanks.
+pub type Nodes = Text<1024>;
+
+/// What became of the seal.
+#[derive(Clone, Copy)]
+pub enum Sealed {
+    /// No seal was asked for.
+    Unasked,
+    /// It holds: the kernel's Landlock ABI, and the nodes denied.
+    Held(i32, Nodes),
+    /// An ancestor's seal of the same nodes holds.
+    Inherited(Nodes),
+    /// The policy denies no node of this machine.
+    Nothing,
+    /// It does not hold, and why.
+    Failed(&'static str),
+}
+
+/// Seals the process off from the GPUs outside its policy: in narrow outside the rule's whole list, so
+/// that workers may still choose.
+pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
+    let (inventory, room) = scratch.for_the_seal();
+    let denied = match nodes::denied(state, inventory, room) {
+        Ok(denied) => denied,
+        Err(reason) => return Sealed::Failed(reason),
+    };
+    if denied.is_empty() {
+        return Sealed::Nothing;
+    }
+    // A seal cannot be taken off, so who has inherited this variable has inherited the seal; and who has
+    // not and sets it could start a program without this library as well.
+    if environ::get(names::SEALED) == Some(denied.as_bytes()) {
+        return Sealed::Inherited(denied);
+    }
+    let abi = landlock::abi();
+    if abi < 1 {
+        return Sealed::Failed("no landlock");
+    }
+    let Some(mut ruleset) = Ruleset::new(abi) else { return Sealed::Failed("no landlock ruleset") };
+    if !allow_all_but(&mut ruleset, &denied, room) || !ruleset.restrict() {
+        return Sealed::Failed("landlock refused: too many layers, or no_new_privs cannot be set");
+    }
+    environ::set(names::SEALED, denied.as_bytes());
+    Sealed::Held(abi, denied)
+}
+
+/// The most denied nodes: as many as a text of them holds.
+const MOST_NODES: usize = 1024 / "/dev/nvidia0 ".len() + 1;
+
+/// Makes a rule for each entry of the folders that hold denied nodes, but for these nodes and folders themselves. False
+/// where a folder cannot be read.
+fn allow_all_but(ruleset: &mut Ruleset, denied: &Nodes, room: &mut Buffer) -> bool {
+    let nodes = || denied.as_bytes().split(|c| *c == b' ');
+    let mut sound = true;
+    for (at, node) in nodes().enumerate() {
+        for (end, _) in node.iter().enumerate().filter(|(_, c)| **c == b'/') {
+            let folder = node.get(..=end).unwrap_or_default();
+            // A folder of several nodes is read for the first of them.
+            if !nodes().take(at).any(|earlier| earlier.starts_with(folder)) {
+                sound &= allow_entries(ruleset, folder, denied, room);
+            }
+        }
+    }
+    sound
+}
+
+/// Makes the rules for one folder, whose name ends with a slash.
+#[inline(never)]
+fn allow_entries(ruleset: &mut Ruleset, folder: &[u8], denied: &Nodes, room: &mut Buffer) -> bool {
+    let path = inventory::path(&[folder]);
+    let Some(path) = inventory::c_path(&path) else { return false };
+    // Where there is no such folder, its nodes are not there either.
+    let Some(entries) = Directory::open(path) else { return !sys::exists(path) };
+    let mut names = [&b""[..]; MOST_NODES];
+    let beneath = denied.as_bytes().split(|c| *c == b' ').filter_map(|node| node.strip_prefix(folder)?.split(|c| *c == b'/').next());
+    let count = names.iter_mut().zip(beneath).map(|(place, name)| *place = name).count();
+    let beneath = names.get(..count).unwrap_or_default();
+    entries.each(room, |name, kind| {
+        if ruleset.concerns(kind) && !beneath.contains(&name.to_bytes()) {
+            ruleset.allow(&entries, name);
+        }
+    });
+    // Before the next folder is opened: its descriptor is not to lie in the middle of a run.
+    ruleset.settle();
+    true
+}

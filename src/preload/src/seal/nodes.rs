@@ -1,0 +1,156 @@
+//! Which device nodes belong to the GPUs outside the policy. They are read, not guessed.
+
+use core::ffi::CStr;
+use cuvisor_policy::buffer::Text;
+use cuvisor_policy::device::Devices;
+use cuvisor_policy::inventory::{Gpu, Inventory};
+use cuvisor_policy::share::{self, Share};
+
+use super::Nodes;
+use crate::inventory;
+use crate::state::State;
+use crate::sys::{Buffer, Directory};
+
+/// The nodes of the GPUs outside the policy.
+///
+/// # Errors
+/// They cannot be told.
+pub fn denied(state: &State, inventory: &mut Inventory, room: &mut Buffer) -> Result<Nodes, &'static str> {
+    let mut nodes = Nodes::new();
+    let is_read = inventory::read_into(state, inventory, room);
+    let inventory = Some(&*inventory).filter(|inventory| is_read && !inventory.is_empty());
+    match (&state.rights.devices, inventory) {
+        (Devices::All, _) => {}
+        (devices, Some(inventory)) => {
+            let pci = folder(state, b"/sys/bus/pci/devices");
+            let capabilities = folder(state, b"/proc/driver/nvidia/capabilities");
+            for (index, gpu) in inventory.iter() {
+                let capabilities = Capabilities { folder: capabilities.as_ref(), gpu };
+                match share::of(devices, inventory, index, || capabilities.are_there(room)) {
+                    Share::Whole => {}
+                    Share::Instances => {
+                        capabilities.deny(&mut nodes, room, &|instance, compute| share::has_instance(devices, gpu, instance, compute))
+                    }
+                    Share::Nothing => {
+                        let mut minor = Text::<10>::new();
+                        minor.push_number(u64::from(gpu.minor));
+                        push(&mut nodes, &[b"/dev/nvidia", minor.as_bytes()]);
+                        displays(&mut nodes, pci.as_ref(), gpu, room);
+                        capabilities.deny(&mut nodes, room, &|_, _| false);
+                    }
+                }
+            }
+        }
+        (Devices::None, None) => each_gpu_node(&mut nodes, room),
+        (Devices::List(_), None) => return Err("the policy names GPUs, and /proc/driver/nvidia/gpus shows none"),
+    }
+    if nodes.is_cut() { Err("too many device nodes") } else { Ok(nodes) }
+}
+
+fn push(nodes: &mut Nodes, parts: &[&[u8]]) {
+    if !nodes.is_empty() {
+        nodes.push(b" ");
+    }
+    for part in parts {
+        nodes.push(part);
+    }
+}
+
+/// Without an inventory, under "none": every `/dev/nvidia<number>`.
+fn each_gpu_node(nodes: &mut Nodes, room: &mut Buffer) {
+    let Some(folder) = Directory::open(c"/dev") else { return };
+    folder.each(room, |name, _| {
+        let name = name.to_bytes();
+        let number = name.strip_prefix(b"nvidia").unwrap_or_default();
+        if !number.is_empty() && number.iter().all(u8::is_ascii_digit) {
+            push(nodes, &[b"/dev/", name]);
+        }
+    });
+}
+
+/// A folder of the machine, if it is there.
+fn folder(state: &State, path: &[u8]) -> Option<Directory> {
+    let path = inventory::path(&[state.root.as_bytes(), path]);
+    inventory::c_path(&path).and_then(Directory::open)
+}
+
+/// A folder in a folder, by a name in parts.
+fn inner(folder: &Directory, name: &[&[u8]]) -> Option<Directory> {
+    let name = inventory::path(name);
+    folder.open_in(inventory::c_path(&name)?)
+}
+
+/// The display nodes of the same PCI device: `/dev/dri/card*` and `renderD*`.
+fn displays(nodes: &mut Nodes, pci: Option<&Directory>, gpu: &Gpu, room: &mut Buffer) {
+    let Some(folder) = pci.and_then(|pci| inner(pci, &[gpu.pci.text().as_bytes(), b"/drm"])) else { return };
+    folder.each(room, |name, _| {
+        let name = name.to_bytes();
+        if name.starts_with(b"card") || name.starts_with(b"renderD") {
+            push(nodes, &[b"/dev/dri/", name]);
+        }
+    });
+}
+
+/// The capability nodes of a GPU's MIG instances: `/dev/nvidia-caps/nvidia-cap<minor>`, whose minors the
+/// driver tells in `capabilities/gpu<minor>/mig/gi*/access` and below it in `ci*/access`.
+struct Capabilities<'a> {
+    folder: Option<&'a Directory>,
+    gpu: &'a Gpu,
+}
+
+impl Capabilities<'_> {
+    /// The folder of the GPU's instances.
+    fn instances(&self) -> Option<Directory> {
+        let mut minor = Text::<10>::new();
+        minor.push_number(u64::from(self.gpu.minor));
+        inner(self.folder?, &[b"gpu", minor.as_bytes(), b"/mig"])
+    }
+
+    /// Whether the GPU is split.
+    fn are_there(&self, room: &mut Buffer) -> bool {
+        let mut found = false;
+        if let Some(instances) = self.instances() {
+            numbered(&instances, b"gi", room, |_, _| found = true);
+        }
+        found
+    }
+
+    /// Adds the nodes of the instances, and of the compute instances in them, that are not to be kept.
+    fn deny(&self, nodes: &mut Nodes, room: &mut Buffer, keeps: &dyn Fn(u32, Option<u32>) -> bool) {
+        let Some(instances) = self.instances() else { return };
+        let (names, room) = room.split_at_mut(room.len() / 3);
+        let (inner_names, text) = room.split_at_mut(room.len() / 2);
+        numbered(&instances, b"gi", names, |instance, name| {
+            let Some(folder) = instances.open_in(name) else { return };
+            if !keeps(instance, None) {
+                capability(nodes, &folder, b"", text);
+            }
+            numbered(&folder, b"ci", inner_names, |compute, name| {
+                if !keeps(instance, Some(compute)) {
+                    capability(nodes, &folder, name.to_bytes(), text);
+                }
+            });
+        });
+    }
+}
+
+/// Calls `look` with each entry whose name is these letters and a number.
+fn numbered(folder: &Directory, letters: &[u8], room: &mut Buffer, mut look: impl FnMut(u32, &CStr)) {
+    folder.each(room, |name, _| {
+        let number = name.to_bytes().strip_prefix(letters).and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
+        if let Some(number) = number {
+            look(number, name);
+        }
+    });
+}
+
+/// Adds the node that the `access` file of a folder in this one tells, or of this one itself.
+fn capability(nodes: &mut Nodes, folder: &Directory, name: &[u8], room: &mut Buffer) {
+    let separator: &[u8] = if name.is_empty() { b"" } else { b"/" };
+    let file = inventory::path(&[name, separator, b"access"]);
+    let Some(text) = inventory::c_path(&file).and_then(|file| folder.read(file, room)) else { return };
+    let line = text.split(|c| *c == b'\n').find_map(|line| line.strip_prefix(b"DeviceFileMinor:"));
+    if let Some(minor) = line {
+        push(nodes, &[b"/dev/nvidia-caps/nvidia-cap", minor.trim_ascii()]);
+    }
+}
