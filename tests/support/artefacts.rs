@@ -72,7 +72,7 @@ pub fn artefacts() -> &'static Artefacts {
 /// Compiles the callers in C. They are linked to a libcuda.so in their folder, as to the toolkit's stub.
 fn compile(artefacts: &Artefacts) {
     std::fs::copy(&artefacts.fake, artefacts.callers.join("libcuda.so")).expect("the driver's copy");
-    let programs: [(&str, &str, &[&str]); 18] = [
+    let programs: [(&str, &str, &[&str]); 20] = [
         ("prog", "prog.c", &[]),
         ("prog_linked", "prog.c", &["-DLINKED", "-lcuda"]),
         ("libdeep.so", "deep.c", &["-shared", "-lcuda"]),
@@ -88,6 +88,8 @@ fn compile(artefacts: &Artefacts) {
         ("reader", "reader.c", &[]),
         ("bench", "bench.c", &[]),
         ("log", "log.c", &[]),
+        ("libwaiting.so", "waiting.c", &["-shared"]),
+        ("waiting", "waiting.c", &["-DMAIN", "-lwaiting"]),
         ("ioctl", "ioctl.c", &[]),
         ("ioctl_static", "ioctl.c", &["-static"]),
         ("waiter_static", "waiter.c", &["-static"]),

@@ -241,10 +241,13 @@ fn seal(line: &mut Line, state: &State) {
     match &state.sealed {
         Sealed::Unasked => {}
         sealed => line.object("seal", |line| match sealed {
-            Sealed::Held(abi, denied) => {
+            Sealed::Held { abi, denied, uncovered } => {
                 line.string("level", if *abi >= 5 { b"ioctl" } else { b"open for writing" });
                 line.number("abi", i64::from(*abi));
                 nodes(line, denied);
+                if *uncovered > 0 {
+                    line.number("threads_not_covered", i64::try_from(*uncovered).unwrap_or(i64::MAX));
+                }
             }
             Sealed::Inherited(denied) => {
                 line.string("level", b"inherited");

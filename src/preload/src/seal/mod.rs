@@ -27,8 +27,15 @@ pub type Nodes = Text<1024>;
 pub enum Sealed {
     /// No seal was asked for.
     Unasked,
-    /// It holds: the kernel's Landlock ABI, and the nodes denied.
-    Held(i32, Nodes),
+    /// It holds.
+    Held {
+        /// The kernel's Landlock ABI.
+        abi: i32,
+        /// The nodes denied.
+        denied: Nodes,
+        /// How many threads ran before and are not covered.
+        uncovered: u64,
+    },
     /// An ancestor's seal of the same nodes holds.
     Inherited(Nodes),
     /// The policy denies no node of this machine.
@@ -58,11 +65,14 @@ pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
         return Sealed::Failed("no landlock");
     }
     let Some(mut ruleset) = Ruleset::new(abi) else { return Sealed::Failed("no landlock ruleset") };
-    if !allow_all_but(&mut ruleset, &denied, room) || !ruleset.restrict() {
-        return Sealed::Failed("landlock refused: too many layers, or no_new_privs cannot be set");
+    if !allow_all_but(&mut ruleset, &denied, room) {
+        return Sealed::Failed("a folder of device nodes cannot be read");
     }
+    let Some(uncovered) = ruleset.restrict() else {
+        return Sealed::Failed("landlock refused: too many layers, or no_new_privs cannot be set");
+    };
     environ::set(names::SEALED, denied.as_bytes());
-    Sealed::Held(abi, denied)
+    Sealed::Held { abi, denied, uncovered }
 }
 
 /// The most denied nodes: as many as a text of them holds.

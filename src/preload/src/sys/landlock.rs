@@ -112,16 +112,19 @@ impl Ruleset {
         self.opened.add(fd);
     }
 
-    /// Seals this thread, and where the kernel can, all threads; whether it did. The promise never to gain
-    /// rights again is made only where the process lacks CAP_SYS_ADMIN: it costs sudo and ping.
-    pub fn restrict(&self) -> bool {
-        let flags = if self.abi >= 8 { RESTRICT_SELF_TSYNC } else { 0 };
-        match self.restrict_with(flags) {
-            Ok(()) => true,
-            // A kernel that numbers its flags otherwise seals at least this thread.
-            Err(libc::EINVAL) if flags != 0 => self.restrict_with(0).is_ok(),
-            Err(_) => false,
+    /// Seals this thread, and where the kernel can, all threads; how many others stay as they were, or none where it
+    /// could not. The promise never to gain rights again is made only where the process lacks CAP_SYS_ADMIN: it costs
+    /// sudo and ping.
+    pub fn restrict(&self) -> Option<u64> {
+        if self.abi >= 8 {
+            match self.restrict_with(RESTRICT_SELF_TSYNC) {
+                Ok(()) => return Some(0),
+                // A kernel that numbers its flags otherwise seals at least this thread.
+                Err(libc::EINVAL) => {}
+                Err(_) => return None,
+            }
         }
+        self.restrict_with(0).ok().map(|()| super::threads().saturating_sub(1))
     }
 
     fn restrict_with(&self, flags: u32) -> Result<(), c_int> {

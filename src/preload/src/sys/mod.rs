@@ -85,6 +85,20 @@ impl Memory {
     }
 }
 
+/// How many threads the process has: `/proc/self/task` has a folder for each, and a folder's links are its `.`, its name
+/// and one for each folder in it. 1 where there is no /proc.
+pub fn threads() -> u64 {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the path is a C string, and `stat` has room for one struct stat.
+    let result = unsafe { system_call!(SYS_newfstatat, libc::AT_FDCWD, c"/proc/self/task".as_ptr(), stat.as_mut_ptr(), 0) };
+    if result != 0 {
+        return 1;
+    }
+    // SAFETY: the call returned 0, so it has filled the struct.
+    let stat = unsafe { stat.assume_init() };
+    stat.st_nlink.saturating_sub(2)
+}
+
 /// Whether the process runs with more rights than its user (set-user-ID and the like), so that its
 /// environment must not be trusted (getauxval(3), B15).
 pub fn is_privileged() -> bool {
