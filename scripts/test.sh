@@ -9,7 +9,7 @@ say() { printf '\n== %s\n' "$1"; }
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     missing=()
-    for pair in cc:gcc python3:python3 strace:strace readelf:binutils shellcheck:shellcheck chromium:chromium gzip:gzip debootstrap:debootstrap musl-gcc:musl-tools; do
+    for pair in cc:gcc python3:python3 strace:strace readelf:binutils shellcheck:shellcheck chromium:chromium gzip:gzip debootstrap:debootstrap musl-gcc:musl-tools qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio; do
         command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
     done
     python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
@@ -70,6 +70,9 @@ done
 say "tests"
 cargo test --release --workspace --exclude cuvisor-preload --exclude fake_cuda -- --nocapture 2>&1 | tee target/tests.txt
 
+say "the kernel seal under other kernels"
+scripts/kernels.sh | tee target/kernels.txt
+
 say "scripts"
 if command -v shellcheck >/dev/null; then
     shellcheck scripts/*.sh .ci/run
@@ -79,7 +82,7 @@ fi
 scripts/quickstart.sh >target/quickstart.txt
 grep -q "cuvisor run --devices" target/quickstart.txt
 
-skipped=$(grep '^SKIPPED' target/tests.txt || true)
+skipped=$(grep -h '^SKIPPED' target/tests.txt target/kernels.txt || true)
 if [ -n "$skipped" ]; then
     say "skipped here"
     echo "$skipped"
