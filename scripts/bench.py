@@ -36,35 +36,76 @@ def machine():
     return root
 
 
+BARE = ["PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES=0"]
+
+
+def preload(path):
+    return [f"LD_PRELOAD={path}"]
+
+
+def under(rules):
+    """The library and a policy of so many rules."""
+    return preload(LIBRARY) + [f"CUVISOR_POLICY={policy(rules, f'p{rules}.toml')}", f"CUVISOR_BENCH_JOB=j{rules - 1}"]
+
+
+def bench(*arguments):
+    return subprocess.run([BENCH, *arguments], capture_output=True, text=True, check=True).stdout.split()
+
+
 def start_rows(peers):
-    base = ["PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES=0"]
-    preload = lambda path: [f"LD_PRELOAD={path}"]
-    under = lambda rules: preload(LIBRARY) + [f"CUVISOR_POLICY={policy(rules, f'p{rules}.toml')}", f"CUVISOR_BENCH_JOB=j{rules - 1}"]
     variants = {"bare": [], "an empty C library": preload(EMPTY), "Cuvisor, no policy": preload(LIBRARY), "Cuvisor, 10 rules, the last matches": under(10),
                 "Cuvisor, 1,000 rules, the last matches": under(1000), "Cuvisor, 10,000 rules, the last matches": under(10000)}
-    sealed = WORK / "sealed.toml"
-    sealed.write_text('[default]\ndevices = "none"\nseal = true\n')
-    variants["Cuvisor, sealed to no GPU"] = preload(LIBRARY) + [f"CUVISOR_POLICY={sealed}", f"CUVISOR_PROC_ROOT={machine()}"]
+    seals = {}
+    for name, seal in (("Cuvisor, a policy that gives no GPU", ""), ("Cuvisor, the same, sealed", "seal = true\n")):
+        path = WORK / f"seal-{bool(seal)}.toml"
+        path.write_text(f'[default]\ndevices = "none"\n{seal}')
+        seals[name] = preload(LIBRARY) + [f"CUVISOR_POLICY={path}", f"CUVISOR_PROC_ROOT={machine()}"]
+    variants |= seals
     for peer in sorted(pathlib.Path(peers).glob("*.so")) if peers else []:
         variants[peer.name] = preload(peer.resolve())
     arguments = []
     for variables in variants.values():
-        arguments += base + variables + ["--"]
-    out = subprocess.run([BENCH, "start", str(STARTS), *arguments[:-1]], capture_output=True, text=True, check=True)
-    times = dict(zip(variants, map(float, out.stdout.split())))
+        arguments += BARE + variables + ["--"]
+    times = dict(zip(variants, map(float, bench("start", str(STARTS), *arguments[:-1]))))
     empty = times["an empty C library"] - times["bare"]
     command = f"bench start {STARTS}"
     yield "start of /bin/true, bare", f"{times['bare']:.0f} us", "", command
     for name in list(variants)[1:]:
         extra = times[name] - times["bare"]
         yield f"start of /bin/true, {name}", f"+{extra:.0f} us", f"{extra / empty:.2f} x the empty library", command
+    unsealed, sealed = (times[name] for name in seals)
+    entries = sum(1 for folder in ("/", "/dev") for entry in os.scandir(folder) if not entry.is_symlink() and not entry.is_file())
+    yield f"the seal alone, of which {entries} entries of / and /dev need a rule", f"+{sealed - unsealed:.0f} us", "", command
+
+
+def page_rows():
+    """What a start is made of: the pages it touches, and instructions, which are the same in each run."""
+    variants = {"an empty C library": preload(EMPTY), "Cuvisor, no policy": preload(LIBRARY), "Cuvisor, 10 rules": under(10), "Cuvisor, 1,000 rules": under(1000)}
+    faults = lambda variables: int(bench("faults", *BARE, *variables)[0])
+    bare = faults([])
+    told = ", ".join(f"{name} +{faults(variables) - bare}" for name, variables in variants.items())
+    yield "page faults of a start", f"{bare} bare", told, "bench faults"
+    if shutil.which("valgrind") is None:
+        return
+
+    def instructions(variables):
+        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"]
+        environment = dict(variable.split("=", 1) for variable in BARE + variables)
+        return int(re.search(r"Collected : (\d+)", subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr)[1])
+
+    counts = {name: instructions(variables) for name, variables in variants.items()}
+    bare = instructions([])
+    told = ", ".join(f"{name} +{(count - bare) / 1000:,.0f} thousand" for name, count in counts.items())
+    yield "instructions of a start", f"{bare / 1000:,.0f} thousand bare", told, "valgrind --tool=callgrind"
+    yield "instructions for a rule of three lines", f"{(counts['Cuvisor, 1,000 rules'] - counts['Cuvisor, 10 rules']) / 990:,.0f}", "", "valgrind --tool=callgrind"
 
 
 def driver_environment(**more):
     folder = WORK / "driver"
     folder.mkdir(exist_ok=True)
     shutil.copy(RELEASE / "libfake_cuda.so", folder / "libcuda.so.1")
-    return {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(folder), "FAKE_CUDA_GPUS": "4"} | more
+    # The machine's own GPUs, if it has any, are not those of the stand-in driver.
+    return {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(folder), "FAKE_CUDA_GPUS": "4", "CUVISOR_PROC_ROOT": str(machine())} | more
 
 
 def call_rows():
@@ -74,14 +115,16 @@ def call_rows():
     rows = {
         "dlsym of a name that is not hooked": (["dlsym", "1000000"], {}, held, "ns"),
         "cuDeviceGet after the first (fake driver)": (["get", "10000000"], {}, held, "ns"),
-        "cuDeviceGet from 8 threads at once": (["get", "2000000", "8"], {}, held, "ns"),
+        "cuDeviceGet from 8 threads at once, processor time": (["get", "2000000", "8"], {}, held, "ns"),
         "cuInit again, nothing logged": (["init", "20000"], {}, held, "us"),
         "cuInit again, an event each, file sink": (["init", "2000"], {}, {"LD_PRELOAD": str(LIBRARY), "CUVISOR_POLICY": str(audit)}, "us"),
     }
+    silent = 0.0
     for name, (arguments, before, after, unit) in rows.items():
         once = lambda more: float(subprocess.run([BENCH, *arguments], env=driver_environment(**more), capture_output=True, text=True, check=True).stdout)
         bare, with_ = min(once(before) for _ in range(3)), min(once(after) for _ in range(3))
-        yield name, f"{bare:.1f} to {with_:.1f} {unit}", f"+{with_ - bare:.1f} {unit}", "bench " + " ".join(arguments)
+        silent, beside = with_, f"; the event alone +{with_ - silent:.1f} us" if "event" in name else ""
+        yield name, f"{bare:.1f} to {with_:.1f} {unit}", f"+{with_ - bare:.1f} {unit}{beside}", "bench " + " ".join(arguments)
 
 
 def run_row():
@@ -213,7 +256,7 @@ def main():
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
     print(f"{os.cpu_count()} cores of {model}, {time.strftime('%Y-%m-%d')}, commit {commit}\n")
     print("| what | measured | against | command |\n| --- | --- | --- | --- |")
-    sections = [start_rows(args.peers), system_calls_row(), python_row(), call_rows(), run_row(), many_row(), memory_row()] + ([report_rows()] if args.report else [])
+    sections = [start_rows(args.peers), page_rows(), system_calls_row(), python_row(), call_rows(), run_row(), many_row(), memory_row()] + ([report_rows()] if args.report else [])
     for section in sections:
         for row in section:
             print("| " + " | ".join(row) + " |", flush=True)

@@ -256,23 +256,26 @@ impl Slot {
         (0i32..).zip(self.seen.iter().take(count)).map(|(ordinal, cell)| cell.load(ordinal))
     }
 
-    /// Asks the driver which devices it shows now; none where it is not initialised.
-    pub fn look(&self) -> Option<()> {
+    /// Asks the driver which devices it shows now, and says whether it did not show the same ones before; none where it
+    /// is not initialised.
+    pub fn look(&self) -> Option<bool> {
         let mut count: c_int = 0;
         if self.device_count(&raw mut count)? != 0 {
             return None;
         }
-        let mut kept = 0u32;
+        let (mut kept, mut is_new) = (0u32, false);
         for (cell, ordinal) in self.seen.iter().zip(0..count) {
             let mut handle: c_int = 0;
             if self.device_get(&raw mut handle, ordinal)? != 0 {
                 break;
             }
+            let before = cell.load(ordinal);
             cell.store(handle, self.uuid_of(handle), self.pci_of(handle));
+            is_new |= before != cell.load(ordinal);
             kept = kept.saturating_add(1);
         }
-        self.seen_count.store(kept, Ordering::Release);
-        Some(())
+        is_new |= self.seen_count.swap(kept, Ordering::AcqRel) != kept;
+        Some(is_new)
     }
 
     /// A function that only we call: in a copy it was looked up with the others, behind us it is looked up now.

@@ -47,7 +47,13 @@ fn enter() -> Option<nest::Nest> {
 }
 
 fn after_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome<'_>, result: Code) -> Code {
-    let outside = if result == 0 && slot.look().is_some() { outside(state, slot) } else { 0 };
+    let outside = match if result == 0 { slot.look() } else { None } {
+        // Comparing may mean to read the machine's inventory, which takes the kernel's driver a while (0.2 ms for one
+        // H200); programs call cuInit again and again, and the driver has decided at the first.
+        Some(is_new) if is_new || slot.verdict() == Verdict::Unseen => outside(state, slot),
+        Some(_) => slot.outside.load(Ordering::Acquire),
+        None => 0,
+    };
     let refused = outside != 0 && state.enforces();
     if result == 0 {
         slot.judge(if refused { Verdict::Refused } else { Verdict::Known }, outside);
