@@ -1,6 +1,6 @@
 //! The guard: where the driver shows more than the policy allows.
 
-use crate::support::Child;
+use crate::support::{Child, artefacts, inventory, skip};
 
 #[test]
 fn a_driver_that_disregards_the_variable_gives_no_device() {
@@ -64,4 +64,38 @@ fn audit_mode_reports_the_same_and_changes_nothing() {
     assert_eq!(out.told(), "init 0\ncount 0 4\nget 0 0 GPU-00000000\ncuDevicePrimaryCtxRetain 0 0\nget 1 0 GPU-11111111\n");
     assert!(out.events.iter().all(|event| event["outcome"] == "audited"), "{out:?}");
     assert_eq!(out.names(), ["init", "denied", "denied", "device", "exit"], "{out:?}");
+}
+
+/// How many files of the inventory a program opens.
+fn read_files(policy: &str, steps: &[&str], lacking: Option<usize>) -> usize {
+    let prog = artefacts().callers.join("prog").display().to_string();
+    let preload = format!("LD_PRELOAD={}", artefacts().library.display());
+    let child = Child::new("strace").args(["-f", "-o", "trace", "-e", "trace=openat", "-E", &preload, &prog, "handle"]);
+    let child = child.args(steps.iter().copied()).bare().policy(policy);
+    let (root, trace) = (child.path("root"), child.path("trace"));
+    inventory(&root, &[0, 1, 2, 3]);
+    if let Some(gpu) = lacking {
+        std::fs::remove_file(root.join(format!("dev/nvidia{gpu}"))).unwrap();
+    }
+    let mut child = child.env("CUVISOR_PROC_ROOT", root);
+    assert!(child.start().wait_with_output().unwrap().status.success());
+    std::fs::read_to_string(trace).unwrap().lines().filter(|line| line.contains("information\"")).count()
+}
+
+#[test]
+fn the_inventory_is_read_when_something_has_changed_and_no_more() {
+    const NAME: &str = "the_inventory_is_read_when_something_has_changed_and_no_more";
+    if std::process::Command::new("strace").arg("-V").output().is_err() {
+        return skip(NAME, "strace is not installed");
+    }
+    let again = ["init", "get:0", "init", "init"];
+    let changed = ["init", "set:CUDA_VISIBLE_DEVICES=3", "init", "init"];
+    let indices = "[default]\ndevices = [1, 2]\n";
+    assert_eq!(read_files(indices, &again, None), 0, "the names in the folder are enough");
+    assert_eq!(read_files(indices, &changed, None), 0);
+    assert_eq!(read_files(indices, &again, Some(3)), 4, "a GPU without a node may be another container's: once for the guard");
+    let translated = "[default]\ndevices = [1, 2]\nemit = \"uuid\"\n";
+    assert_eq!(read_files(translated, &again, None), 4, "once, by the constructor");
+    assert_eq!(read_files(translated, &changed, None), 8, "and once for the change");
+    assert_eq!(read_files("[default]\ndevices = [\"GPU-11\"]\n", &changed, None), 0);
 }

@@ -75,6 +75,18 @@ pub enum Reason {
 }
 
 impl Reason {
+    const ALL: [Self; 4] = [Self::NoInventory, Self::DeviceMissing, Self::RequestRepeats, Self::RequestOutside];
+
+    /// A number below 8 for a reason or none, to keep it in a word with others.
+    pub fn number(reason: Option<Self>) -> u64 {
+        reason.and_then(|reason| (1u64..).zip(Self::ALL).find(|(_, one)| *one == reason)).map_or(0, |(number, _)| number)
+    }
+
+    /// The reason of a number.
+    pub fn of_number(number: u64) -> Option<Self> {
+        (1u64..).zip(Self::ALL).find(|(one, _)| *one == number).map(|(_, reason)| reason)
+    }
+
     /// For the log and for people.
     pub fn text(self) -> &'static str {
         match self {
@@ -356,6 +368,15 @@ mod tests {
         assert_eq!(outcome(&translated, None, Some(&machine())).0, Some(expected.into()));
         let missing = rights("GPU-22,GPU-99,GPU-33", Request::Fixed, Emit::Index);
         assert_eq!(outcome(&missing, None, Some(&machine())), (Some("2".into()), Some(Reason::DeviceMissing)));
+    }
+
+    #[test]
+    fn a_reason_is_kept_as_a_number_below_8() {
+        assert_eq!(Reason::number(None), 0);
+        for reason in Reason::ALL.map(Some).into_iter().chain([None]) {
+            assert!(Reason::number(reason) < 8);
+            assert_eq!(Reason::of_number(Reason::number(reason)), reason);
+        }
     }
 
     #[test]

@@ -17,6 +17,11 @@ pub struct Gpu {
 }
 
 impl Gpu {
+    /// A GPU of which only the address is known.
+    pub const fn at(pci: PciId) -> Self {
+        Self { uuid: None, pci, minor: 0, model: Text::new() }
+    }
+
     /// Reads the text of one `information` file; none where the bus location or minor is missing.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let value = |name: &[u8]| {
@@ -46,7 +51,7 @@ pub struct Inventory {
 }
 
 /// What stands in an unused place.
-const NO_GPU: Gpu = Gpu { uuid: None, pci: PciId { domain: 0, bus: 0, device: 0, function: 0 }, minor: 0, model: Text::new() };
+const NO_GPU: Gpu = Gpu::at(PciId { domain: 0, bus: 0, device: 0, function: 0 });
 
 impl Inventory {
     /// No GPU.

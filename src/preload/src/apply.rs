@@ -6,6 +6,7 @@ use cuvisor_policy::device::ListText;
 use cuvisor_policy::file::policy::Mode;
 use cuvisor_policy::names;
 
+use crate::decided;
 use crate::environ;
 use crate::inventory;
 use crate::state::State;
@@ -38,17 +39,22 @@ pub fn apply<'a>(state: &'a State, list: &'a mut Option<ListText>) -> Outcome<'a
         return Outcome { request: present, effective: present, written: false, in_force: true, reason: None };
     }
     let request = Applied::request_of(present, environ::get(names::APPLIED));
-    let (list, reason) = match state.rights.as_it_stands() {
-        Some(list) => (list, None),
-        None => {
-            let reason = decision(state, request, list);
-            match list {
-                None => return Outcome { request, effective: present, written: false, in_force: true, reason: None },
-                Some(list) => (list.as_bytes(), reason),
-            }
-        }
+    if let Some(list) = state.rights.as_it_stands() {
+        let in_force = write(list, request);
+        return Outcome { request, effective: Some(list), written: present != Some(list), in_force, reason: None };
+    }
+    if let Some(reason) = decided::again() {
+        return Outcome { request, effective: present, written: false, in_force: true, reason };
+    }
+    let reason = decision(state, request, list);
+    let Some(list) = list else {
+        return Outcome { request, effective: present, written: false, in_force: true, reason: None };
     };
+    let list = list.as_bytes();
     let in_force = write(list, request);
+    if in_force {
+        decided::note(reason);
+    }
     Outcome { request, effective: Some(list), written: present != Some(list), in_force, reason }
 }
 

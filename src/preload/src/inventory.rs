@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
+use cuvisor_policy::device::PciId;
 use cuvisor_policy::inventory::{Gpu, Inventory};
 
 use crate::state::State;
@@ -36,13 +37,32 @@ pub fn read_into(state: &State, inventory: &mut Inventory, room: &mut Buffer) ->
     true
 }
 
+/// Only the addresses of the GPUs, which the names in the folder tell: to read what is in it takes the kernel's driver
+/// about 0.2 ms a GPU. None where it is not plain that each of them has a node: then [`read`] finds out.
+pub fn addresses(state: &State) -> Option<Inventory> {
+    let root = state.root.as_bytes();
+    let folder = path(&[root, b"/proc/driver/nvidia/gpus"]);
+    let folder = Directory::open(c_path(&folder)?)?;
+    let mut inventory = Inventory::new();
+    let mut are_addresses = true;
+    folder.each(&mut [MaybeUninit::uninit(); ROOM], |name, _| match PciId::parse(name.to_bytes()) {
+        Some(pci) => inventory.add(Gpu::at(pci)),
+        None => are_addresses = false,
+    });
+    let numbers = 0..u32::try_from(inventory.len()).unwrap_or_default();
+    (are_addresses && numbers.into_iter().all(|minor| has_node(root, minor))).then_some(inventory)
+}
+
+fn has_node(root: &[u8], minor: u32) -> bool {
+    let mut number = Text::<10>::new();
+    number.push_number(u64::from(minor));
+    c_path(&path(&[root, b"/dev/nvidia", number.as_bytes()])).is_some_and(sys::exists)
+}
+
 fn gpu(root: &[u8], folder: &Directory, name: &[u8], room: &mut Buffer) -> Option<Gpu> {
     let information = path(&[name, b"/information"]);
     let gpu = Gpu::parse(folder.read(c_path(&information)?, room)?)?;
-    let mut minor = Text::<10>::new();
-    minor.push_number(u64::from(gpu.minor));
-    let node = path(&[root, b"/dev/nvidia", minor.as_bytes()]);
-    sys::exists(c_path(&node)?).then_some(gpu)
+    has_node(root, gpu.minor).then_some(gpu)
 }
 
 /// Joins parts to a path with its NUL.

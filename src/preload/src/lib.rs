@@ -14,6 +14,7 @@
 mod apply;
 mod arch;
 mod constructor;
+mod decided;
 mod driver;
 mod environ;
 mod event;

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cuvisor_policy::device::{Devices, Kind as SelectorKind, MAX_GPUS};
 use cuvisor_policy::file::policy::Calls;
 use cuvisor_policy::guard::{self, Seen};
+use cuvisor_policy::inventory::Inventory;
 
 use crate::apply::{self, Outcome};
 use crate::driver::{Code, Slot, Verdict, code};
@@ -76,8 +77,15 @@ fn outside(state: &State, slot: &Slot) -> u64 {
     let count = seen.iter_mut().zip(slot.visible()).map(|(place, device)| *place = device).count();
     let seen = seen.get(..count).unwrap_or_default();
     let by_index = matches!(devices, Devices::List(_)) && devices.selectors().any(|s| s.kind() == SelectorKind::Index);
-    let inventory = if by_index { inventory::read(state) } else { None };
+    let inventory = if by_index { comparable(state, seen) } else { None };
     guard::outside(seen, devices, inventory.as_ref().filter(|inventory| !inventory.is_empty()))
+}
+
+/// The inventory to compare devices with: their addresses alone, where the driver tells these.
+fn comparable(state: &State, seen: &[Seen]) -> Option<Inventory> {
+    let have_addresses = seen.iter().all(|device| device.pci.is_some());
+    let addresses = if have_addresses { inventory::addresses(state) } else { None };
+    addresses.or_else(|| inventory::read(state))
 }
 
 /// The one event and the one line on stderr of a process that calls `cuInit` under a broken policy.
