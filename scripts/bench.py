@@ -31,6 +31,7 @@ def machine():
         folder = root / f"proc/driver/nvidia/gpus/0000:1{k}:00.0"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "information").write_text(f"Model: \t x\nGPU UUID: \t GPU-{str(k) * 8}-0000-4000-8000-00000000000{k}\nBus Location: \t 0000:1{k}:00.0\nDevice Minor: \t {k}\n")
+        (root / f"sys/bus/pci/devices/0000:1{k}:00.0/drm/card{k}").mkdir(parents=True, exist_ok=True)
         (root / "dev").mkdir(exist_ok=True)
         (root / f"dev/nvidia{k}").touch()
     return root
@@ -55,12 +56,16 @@ def bench(*arguments):
 def start_rows(peers):
     variants = {"bare": [], "an empty C library": preload(EMPTY), "Cuvisor, no policy": preload(LIBRARY), "Cuvisor, 10 rules, the last matches": under(10),
                 "Cuvisor, 1,000 rules, the last matches": under(1000), "Cuvisor, 10,000 rules, the last matches": under(10000)}
-    seals = {}
-    for name, seal in (("Cuvisor, a policy that gives no GPU", ""), ("Cuvisor, the same, sealed", "seal = true\n")):
-        path = WORK / f"seal-{bool(seal)}.toml"
-        path.write_text(f'[default]\ndevices = "none"\n{seal}')
-        seals[name] = preload(LIBRARY) + [f"CUVISOR_POLICY={path}", f"CUVISOR_PROC_ROOT={machine()}"]
-    variants |= seals
+    def given(name, devices, seal):
+        path = WORK / f"{name}.toml"
+        path.write_text(f"[default]\ndevices = {devices}\nseal = {seal}\n")
+        return preload(LIBRARY) + [f"CUVISOR_POLICY={path}", f"CUVISOR_PROC_ROOT={machine()}"]
+
+    variants |= {"Cuvisor, no GPU": given("open-0", '"none"', "false"), "Cuvisor, no GPU, sealed": given("sealed-0", '"none"', "true"),
+                 "Cuvisor, 1 GPU of 4": given("open-1", "[1]", "false"), "Cuvisor, 1 GPU of 4, sealed": given("sealed-1", "[1]", "true")}
+    sealed = variants["Cuvisor, 1 GPU of 4, sealed"]
+    below = subprocess.run(["/usr/bin/env"], env=dict(v.split("=", 1) for v in BARE + sealed), capture_output=True, text=True, check=True).stdout
+    variants["Cuvisor, below a sealed process"] = sealed + [line for line in below.splitlines() if line.startswith("CUVISOR_SEALED=")]
     for peer in sorted(pathlib.Path(peers).glob("*.so")) if peers else []:
         variants[peer.name] = preload(peer.resolve())
     arguments = []
@@ -73,9 +78,10 @@ def start_rows(peers):
     for name in list(variants)[1:]:
         extra = times[name] - times["bare"]
         yield f"start of /bin/true, {name}", f"+{extra:.0f} us", f"{extra / empty:.2f} x the empty library", command
-    unsealed, sealed = (times[name] for name in seals)
     entries = sum(1 for folder in ("/", "/dev") for entry in os.scandir(folder) if not entry.is_symlink() and not entry.is_file())
-    yield f"the seal alone, of which {entries} entries of / and /dev need a rule", f"+{sealed - unsealed:.0f} us", "", command
+    for kept in ("no GPU", "1 GPU of 4"):
+        alone = times[f"Cuvisor, {kept}, sealed"] - times[f"Cuvisor, {kept}"]
+        yield f"the seal alone, {kept}; {entries} entries of / and /dev need a rule", f"+{alone:.0f} us", "", command
 
 
 def page_rows():

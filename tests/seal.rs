@@ -214,3 +214,30 @@ fn five_thousand_nodes_are_no_trouble_and_run_seals_too() {
     let out = sealed("", &run, |c| c);
     assert_eq!(out.stderr, "cuvisor: --seal=always: write --seal or --seal=require\n");
 }
+
+#[test]
+fn below_a_seal_nothing_is_asked_again_and_none_asks_nothing() {
+    const NAME: &str = "below_a_seal_nothing_is_asked_again_and_none_asks_nothing";
+    if !possible(NAME) || std::process::Command::new("strace").arg("-V").output().is_err() {
+        return skip(NAME, "strace is not installed, or see above");
+    }
+    let files = |policy: &str, script: &str| {
+        let library = format!("LD_PRELOAD={}", artefacts().library.display());
+        let child = Child::new("strace")
+            .bare()
+            .args(["-f", "-o", "trace", "-e", "trace=openat", "-E", &library, "bash", "-c", script])
+            .policy(policy);
+        let (root, trace) = (child.path("root"), child.path("trace"));
+        inventory(&root, &[0, 1, 2, 3]);
+        std::fs::create_dir_all(root.join("sys/bus/pci/devices/0000:10:00.0/drm/card0")).unwrap();
+        let mut child = child.env("CUVISOR_PROC_ROOT", root);
+        assert!(child.start().wait_with_output().unwrap().status.success());
+        std::fs::read_to_string(trace).unwrap().lines().filter(|line| line.contains("information\"")).count()
+    };
+    let none = "[default]\ndevices = \"none\"\nseal = true\n";
+    assert_eq!(files(none, "ls /; ls /; true"), 0);
+    assert_eq!(files(ONE, "ls /; ls /; true"), 4, "once, by the first");
+    let other = ONE.replace("[1]", "[2]") + "[[rule]]\nenv = [\"JOB\"]\ndevices = [1]\nseal = true\n";
+    assert_eq!(files(&other, "ls /; JOB=1 ls /; true"), 8, "another list is another seal");
+    assert_eq!(files(ONE, "unset CUVISOR_SEALED; ls /; true"), 8);
+}

@@ -29,5 +29,6 @@ pub mod names;
 pub mod record;
 pub mod rule;
 mod scan;
+pub mod sealed;
 pub mod share;
 pub mod visible;

@@ -10,7 +10,7 @@ use crate::{elf, machine};
 use anyhow::Result;
 use cuvisor_policy::file::policy::Seal;
 use cuvisor_policy::inventory::Inventory;
-use cuvisor_policy::names;
+use cuvisor_policy::{names, sealed};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -169,9 +169,9 @@ fn seal(running: &Running, verdict: &Verdict, logged: Option<&Logged>) -> Findin
             ),
         };
     }
-    let inherited = running.environment.as_ref().and_then(|e| e.get(names::SEALED.as_bytes()));
+    let inherited = running.environment.as_ref().and_then(|e| sealed::split(e.get(names::SEALED.as_bytes())?));
     match (inherited, verdict.seal) {
-        (Some(nodes), _) => ok("seal", format!("inherited: denied are {} ({promise})", String::from_utf8_lossy(nodes))),
+        (Some((nodes, _)), _) => ok("seal", format!("inherited: denied are {} ({promise})", String::from_utf8_lossy(nodes))),
         (None, Seal::No) => ok("seal", format!("none that can be seen from outside; {promise}")),
         (None, _) => bad(
             "seal",

@@ -10,7 +10,7 @@
 mod nodes;
 
 use cuvisor_policy::buffer::Text;
-use cuvisor_policy::names;
+use cuvisor_policy::{names, sealed};
 
 use crate::environ;
 use crate::inventory;
@@ -36,7 +36,7 @@ pub enum Sealed {
         /// How many threads ran before and are not covered.
         uncovered: u64,
     },
-    /// An ancestor's seal of the same nodes holds.
+    /// An ancestor's seal for the same devices holds.
     Inherited(Nodes),
     /// The policy denies no node of this machine.
     Nothing,
@@ -47,6 +47,14 @@ pub enum Sealed {
 /// Seals the process off from the GPUs outside its policy: in narrow outside the rule's whole list, so
 /// that workers may still choose.
 pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
+    // A seal cannot be taken off, so who has inherited this variable has inherited the seal; and who has
+    // not and sets it could start a program without this library as well.
+    let mark = sealed::mark(&state.rights.devices);
+    if let Some((nodes, of)) = environ::get(names::SEALED).and_then(sealed::split)
+        && of == mark
+    {
+        return Sealed::Inherited(Text::of(nodes));
+    }
     let (inventory, room) = scratch.for_the_seal();
     let denied = match nodes::denied(state, inventory, room) {
         Ok(denied) => denied,
@@ -54,11 +62,6 @@ pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
     };
     if denied.is_empty() {
         return Sealed::Nothing;
-    }
-    // A seal cannot be taken off, so who has inherited this variable has inherited the seal; and who has
-    // not and sets it could start a program without this library as well.
-    if environ::get(names::SEALED) == Some(denied.as_bytes()) {
-        return Sealed::Inherited(denied);
     }
     let abi = landlock::abi();
     if abi < 1 {
@@ -71,7 +74,7 @@ pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
     let Some(uncovered) = ruleset.restrict() else {
         return Sealed::Failed("landlock refused: too many layers, or no_new_privs cannot be set");
     };
-    environ::set(names::SEALED, denied.as_bytes());
+    environ::set_parts(names::SEALED, &[denied.as_bytes(), b" ", &mark]);
     Sealed::Held { abi, denied, uncovered }
 }
 

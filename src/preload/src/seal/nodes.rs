@@ -17,34 +17,65 @@ use crate::sys::{Buffer, Directory};
 /// They cannot be told.
 pub fn denied(state: &State, inventory: &mut Inventory, room: &mut Buffer) -> Result<Nodes, &'static str> {
     let mut nodes = Nodes::new();
-    let is_read = inventory::read_into(state, inventory, room);
-    let inventory = Some(&*inventory).filter(|inventory| is_read && !inventory.is_empty());
-    match (&state.rights.devices, inventory) {
-        (Devices::All, _) => {}
-        (devices, Some(inventory)) => {
-            let pci = folder(state, b"/sys/bus/pci/devices");
-            let capabilities = folder(state, b"/proc/driver/nvidia/capabilities");
+    let folders = Folders::open(state);
+    match &state.rights.devices {
+        Devices::All => {}
+        // Whose each node is need not be known; to ask takes the kernel's driver about 0.2 ms a GPU.
+        Devices::None => folders.all(state, &mut nodes, room),
+        devices @ Devices::List(_) => {
+            if !inventory::read_into(state, inventory, room) || inventory.is_empty() {
+                return Err("the policy names GPUs, and /proc/driver/nvidia/gpus shows none");
+            }
             for (index, gpu) in inventory.iter() {
-                let capabilities = Capabilities { folder: capabilities.as_ref(), gpu };
-                match share::of(devices, inventory, index, || capabilities.are_there(room)) {
-                    Share::Whole => {}
-                    Share::Instances => {
-                        capabilities.deny(&mut nodes, room, &|instance, compute| share::has_instance(devices, gpu, instance, compute))
-                    }
-                    Share::Nothing => {
-                        let mut minor = Text::<10>::new();
-                        minor.push_number(u64::from(gpu.minor));
-                        push(&mut nodes, &[b"/dev/nvidia", minor.as_bytes()]);
-                        displays(&mut nodes, pci.as_ref(), gpu, room);
-                        capabilities.deny(&mut nodes, room, &|_, _| false);
-                    }
-                }
+                folders.outside(devices, inventory, index, gpu, &mut nodes, room);
             }
         }
-        (Devices::None, None) => each_gpu_node(&mut nodes, room),
-        (Devices::List(_), None) => return Err("the policy names GPUs, and /proc/driver/nvidia/gpus shows none"),
     }
     if nodes.is_cut() { Err("too many device nodes") } else { Ok(nodes) }
+}
+
+/// Where the kernel tells what belongs to a GPU.
+struct Folders {
+    pci: Option<Directory>,
+    capabilities: Option<Directory>,
+}
+
+impl Folders {
+    fn open(state: &State) -> Self {
+        Self { pci: folder(state, b"/sys/bus/pci/devices"), capabilities: folder(state, b"/proc/driver/nvidia/capabilities") }
+    }
+
+    /// All GPUs' nodes.
+    fn all(&self, state: &State, nodes: &mut Nodes, room: &mut Buffer) {
+        each_gpu_node(nodes, room);
+        let (names, inner_room) = room.split_at_mut(room.len() / 3);
+        if let Some(gpus) = folder(state, b"/proc/driver/nvidia/gpus") {
+            gpus.each(names, |pci, _| displays(nodes, self.pci.as_ref(), pci.to_bytes(), inner_room));
+        }
+        if let Some(capabilities) = &self.capabilities {
+            numbered(capabilities, b"gpu", names, |minor, _| {
+                Capabilities { folder: Some(capabilities), minor }.deny(nodes, inner_room, &|_, _| false);
+            });
+        }
+    }
+
+    /// The nodes of this GPU that are outside the policy.
+    fn outside(&self, devices: &Devices, inventory: &Inventory, index: usize, gpu: &Gpu, nodes: &mut Nodes, room: &mut Buffer) {
+        let capabilities = Capabilities { folder: self.capabilities.as_ref(), minor: gpu.minor };
+        match share::of(devices, inventory, index, || capabilities.are_there(room)) {
+            Share::Whole => {}
+            Share::Instances => {
+                capabilities.deny(nodes, room, &|instance, compute| share::has_instance(devices, gpu, instance, compute));
+            }
+            Share::Nothing => {
+                let mut minor = Text::<10>::new();
+                minor.push_number(u64::from(gpu.minor));
+                push(nodes, &[b"/dev/nvidia", minor.as_bytes()]);
+                displays(nodes, self.pci.as_ref(), gpu.pci.text().as_bytes(), room);
+                capabilities.deny(nodes, room, &|_, _| false);
+            }
+        }
+    }
 }
 
 fn push(nodes: &mut Nodes, parts: &[&[u8]]) {
@@ -56,7 +87,7 @@ fn push(nodes: &mut Nodes, parts: &[&[u8]]) {
     }
 }
 
-/// Without an inventory, under "none": every `/dev/nvidia<number>`.
+/// Every `/dev/nvidia<number>`.
 fn each_gpu_node(nodes: &mut Nodes, room: &mut Buffer) {
     let Some(folder) = Directory::open(c"/dev") else { return };
     folder.each(room, |name, _| {
@@ -81,8 +112,8 @@ fn inner(folder: &Directory, name: &[&[u8]]) -> Option<Directory> {
 }
 
 /// The display nodes of the same PCI device: `/dev/dri/card*` and `renderD*`.
-fn displays(nodes: &mut Nodes, pci: Option<&Directory>, gpu: &Gpu, room: &mut Buffer) {
-    let Some(folder) = pci.and_then(|pci| inner(pci, &[gpu.pci.text().as_bytes(), b"/drm"])) else { return };
+fn displays(nodes: &mut Nodes, folder: Option<&Directory>, pci: &[u8], room: &mut Buffer) {
+    let Some(folder) = folder.and_then(|folder| inner(folder, &[pci, b"/drm"])) else { return };
     folder.each(room, |name, _| {
         let name = name.to_bytes();
         if name.starts_with(b"card") || name.starts_with(b"renderD") {
@@ -95,14 +126,15 @@ fn displays(nodes: &mut Nodes, pci: Option<&Directory>, gpu: &Gpu, room: &mut Bu
 /// driver tells in `capabilities/gpu<minor>/mig/gi*/access` and below it in `ci*/access`.
 struct Capabilities<'a> {
     folder: Option<&'a Directory>,
-    gpu: &'a Gpu,
+    /// The GPU's minor.
+    minor: u32,
 }
 
 impl Capabilities<'_> {
     /// The folder of the GPU's instances.
     fn instances(&self) -> Option<Directory> {
         let mut minor = Text::<10>::new();
-        minor.push_number(u64::from(self.gpu.minor));
+        minor.push_number(u64::from(self.minor));
         inner(self.folder?, &[b"gpu", minor.as_bytes(), b"/mig"])
     }
 
