@@ -51,6 +51,8 @@ pub struct State {
     pub policy: Text<256>,
     /// The audit file as the policy names it; empty for none.
     pub audit: Text<512>,
+    /// What became of the seal; in one page, the next.
+    pub sealed: Sealed,
     /// Why the policy is broken; empty where it is sound.
     pub broken: Text<640>,
     /// Options whose values are not written down, each with its NUL.
@@ -59,8 +61,6 @@ pub struct State {
     pub ignored: Text<128>,
     /// The folder that stands for `/` where GPUs are looked for; empty for `/`.
     pub root: Text<256>,
-    /// What became of the seal.
-    pub sealed: Sealed,
     /// In a trace: what `CUDA_VISIBLE_DEVICES` asked for when the process started.
     pub variable_at_start: Option<Text<1024>>,
 }

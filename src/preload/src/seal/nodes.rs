@@ -9,7 +9,7 @@ use cuvisor_policy::share::{self, Share};
 use super::Nodes;
 use crate::inventory;
 use crate::state::State;
-use crate::sys::{Buffer, Directory};
+use crate::sys::{self, Buffer, Directory};
 
 /// The nodes of the GPUs outside the policy.
 ///
@@ -42,14 +42,16 @@ struct Folders {
 
 impl Folders {
     fn open(state: &State) -> Self {
-        Self { pci: folder(state, b"/sys/bus/pci/devices"), capabilities: folder(state, b"/proc/driver/nvidia/capabilities") }
+        // Without a folder for displays there are no nodes of theirs; one that is made later is beneath no rule.
+        let pci = if sys::exists(c"/dev/dri") { folder(state, b"/sys/bus/pci/devices") } else { None };
+        Self { pci, capabilities: folder(state, b"/proc/driver/nvidia/capabilities") }
     }
 
     /// All GPUs' nodes.
     fn all(&self, state: &State, nodes: &mut Nodes, room: &mut Buffer) {
         each_gpu_node(nodes, room);
         let (names, inner_room) = room.split_at_mut(room.len() / 3);
-        if let Some(gpus) = folder(state, b"/proc/driver/nvidia/gpus") {
+        if let Some(gpus) = self.pci.as_ref().and_then(|_| folder(state, b"/proc/driver/nvidia/gpus")) {
             gpus.each(names, |pci, _| displays(nodes, self.pci.as_ref(), pci.to_bytes(), inner_room));
         }
         if let Some(capabilities) = &self.capabilities {
