@@ -1,31 +1,19 @@
-/* Sends a command to devices and prints errno for each: 0 done, 13 denied, 25 the device knows no such command.
+/* Tries devices, as try_nodes.h does.
  *
- *   ioctl [fork|vfork|spawn|thread|exec] NODE...   the same by a child or another thread; thread is one that was there before */
+ *   ioctl [fork|vfork|spawn|thread|exec] NODE...   the same by a child or another thread */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
+
+#include "try_nodes.h"
 
 extern char **environ;
 static char **nodes;
 
 static void *try_all(void *x) {
-    for (char **node = nodes; *node; node++) {
-        int fd = open(*node, O_RDWR | O_CLOEXEC), n, e = 0;
-        if (fd < 0) printf("%s open %d\n", *node, errno);
-        else {
-            if (ioctl(fd, FIONREAD, &n)) e = errno;
-            printf("%s %d\n", *node, e);
-            close(fd);
-        }
-    }
-    fflush(stdout);
+    try_nodes(nodes);
     return x;
 }
 

@@ -1,15 +1,12 @@
 /* A library that starts a thread when it is loaded, before a preload library's constructor runs, and a program that has this
- * thread open device nodes and send them a command, as ioctl.c does, and then asks for the driver.
+ * thread try device nodes, as try_nodes.h does, and then asks for the driver.
  *
  *   waiting NODE... */
 #define _GNU_SOURCE
 #ifndef MAIN
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
+
+#include "try_nodes.h"
 
 static char **nodes;
 static pthread_t thread;
@@ -17,15 +14,7 @@ static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static void *work(void *x) {
     pthread_mutex_lock(&turn);
-    for (char **node = nodes; *node; node++) {
-        int fd = open(*node, O_RDWR | O_CLOEXEC), n, e = 0;
-        if (fd < 0) printf("%s open %d\n", *node, errno);
-        else {
-            if (ioctl(fd, FIONREAD, &n)) e = errno;
-            printf("%s %d\n", *node, e);
-            close(fd);
-        }
-    }
+    try_nodes(nodes);
     return x;
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use cuvisor_policy::file::error::{Error, Fault, Position};
-use cuvisor_policy::file::policy::{Audit, Grant, Mode, Policy, Rule};
+use cuvisor_policy::file::policy::{Part, Policy, Rule};
 use cuvisor_policy::file::raw::offset_in;
 use cuvisor_policy::file::reader::{Sink, read};
 use std::fmt::Write;
@@ -19,20 +19,8 @@ pub struct Parsed<'a> {
 }
 
 impl<'a> Sink<'a> for Parsed<'a> {
-    fn mode(&mut self, mode: Mode) {
-        self.policy.mode = mode;
-    }
-
-    fn locked(&mut self, locked: bool) {
-        self.policy.locked = locked;
-    }
-
-    fn audit(&mut self, audit: &Audit<'a>) {
-        self.policy.audit = *audit;
-    }
-
-    fn default(&mut self, grant: &Grant<'a>) {
-        self.policy.default = *grant;
+    fn part(&mut self, part: Part<'a>) {
+        self.policy.take(part);
     }
 
     fn rule(&mut self, rule: &Rule<'a>) {

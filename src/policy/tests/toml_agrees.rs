@@ -2,7 +2,7 @@
 //! The policy file's format is TOML: what is accepted means the same to the `toml` crate.
 
 use cuvisor_policy::file::error::{Error, Position};
-use cuvisor_policy::file::policy::{Audit, DeviceSpec, Grant, Mode, Policy, Rule};
+use cuvisor_policy::file::policy::{DeviceSpec, Part, Policy, Rule};
 use cuvisor_policy::file::raw::{Array, Value};
 use cuvisor_policy::file::reader::{Progress, Sink, read};
 use proptest::prelude::*;
@@ -14,20 +14,8 @@ struct Kept<'a> {
 }
 
 impl<'a> Sink<'a> for Kept<'a> {
-    fn mode(&mut self, mode: Mode) {
-        self.policy.mode = mode;
-    }
-
-    fn locked(&mut self, locked: bool) {
-        self.policy.locked = locked;
-    }
-
-    fn audit(&mut self, audit: &Audit<'a>) {
-        self.policy.audit = *audit;
-    }
-
-    fn default(&mut self, grant: &Grant<'a>) {
-        self.policy.default = *grant;
+    fn part(&mut self, part: Part<'a>) {
+        self.policy.take(part);
     }
 
     fn rule(&mut self, rule: &Rule<'a>) {

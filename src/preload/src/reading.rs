@@ -4,7 +4,7 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::file::error::{Error, Fault, Position};
-use cuvisor_policy::file::policy::{Audit, Grant, Mode, Rule};
+use cuvisor_policy::file::policy::{Audit, Grant, Mode, Part, Rule};
 use cuvisor_policy::file::reader::{Progress, Sink};
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::{names, rule};
@@ -206,25 +206,7 @@ impl Finder<'_> {
         self.state.seal = grant.seal;
     }
 
-    #[inline(never)]
-    fn take(&mut self, rule: &Rule<'_>) {
-        self.found = Some(rule.mode);
-        self.grant(&rule.grant);
-        self.state.rule = Some(Text::of(rule.name.unwrap_or(b"unnamed")));
-    }
-}
-
-impl<'a> Sink<'a> for Finder<'_> {
-    fn mode(&mut self, mode: Mode) {
-        self.mode = mode;
-    }
-
-    fn locked(&mut self, locked: bool) {
-        self.locked = locked;
-    }
-
-    #[inline(never)]
-    fn audit(&mut self, audit: &Audit<'a>) {
+    fn audit(&mut self, audit: &Audit<'_>) {
         let state = &mut *self.state;
         if let Some(file) = audit.file {
             state.audit.set(file);
@@ -240,9 +222,22 @@ impl<'a> Sink<'a> for Finder<'_> {
     }
 
     #[inline(never)]
-    fn default(&mut self, grant: &Grant<'a>) {
-        if self.found.is_none() {
-            self.grant(grant);
+    fn take(&mut self, rule: &Rule<'_>) {
+        self.found = Some(rule.mode);
+        self.grant(&rule.grant);
+        self.state.rule = Some(Text::of(rule.name.unwrap_or(b"unnamed")));
+    }
+}
+
+impl<'a> Sink<'a> for Finder<'_> {
+    #[inline(never)]
+    fn part(&mut self, part: Part<'a>) {
+        match part {
+            Part::Mode(mode) => self.mode = mode,
+            Part::Locked(locked) => self.locked = locked,
+            Part::Audit(audit) => self.audit(&audit),
+            Part::Default(grant) if self.found.is_none() => self.grant(&grant),
+            Part::Default(_) => {}
         }
     }
 

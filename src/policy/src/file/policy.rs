@@ -222,6 +222,31 @@ impl Policy<'_> {
     pub const EMPTY: Self = Self { mode: Mode::Enforce, locked: false, audit: Audit::NONE, default: Grant::EVERYTHING };
 }
 
+/// One of the parts that stand once.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// `mode`, before the first table.
+    Mode(Mode),
+    /// `locked`.
+    Locked(bool),
+    /// The first `[audit]`, as far as it has no fault.
+    Audit(Audit<'a>),
+    /// `[default]` without faults.
+    Default(Grant<'a>),
+}
+
+impl<'a> Policy<'a> {
+    /// Takes a part as the file has it.
+    pub fn take(&mut self, part: Part<'a>) {
+        match part {
+            Part::Mode(mode) => self.mode = mode,
+            Part::Locked(locked) => self.locked = locked,
+            Part::Audit(audit) => self.audit = audit,
+            Part::Default(grant) => self.default = grant,
+        }
+    }
+}
+
 /// The number of a uid or gid in a list: bare digits.
 pub fn id(value: &Value<'_>) -> Option<u32> {
     let Value::Bare(digits) = value else { return None };

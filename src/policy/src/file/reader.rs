@@ -3,21 +3,15 @@
 use super::cursor::Cursor;
 use super::error::{Error, Fault, Place};
 use super::keys::Key;
-use super::policy::{Audit, Emit, Grant, Mode, Rule};
+use super::policy::{Audit, Emit, Mode, Part, Rule};
 use super::raw::{Mistake, Value, offset_in};
 use super::values::{boolean, calls, emit, is_id, is_text, is_variable, request, seal};
 use super::{devices, explain, policy, text};
 
-/// Takes what a file says as it is read. What stands once and is not in the file is not told.
+/// Takes what a file says as it is read. What is not in the file is not told.
 pub trait Sink<'a> {
-    /// `mode`, before the first table.
-    fn mode(&mut self, mode: Mode);
-    /// `locked`.
-    fn locked(&mut self, locked: bool);
-    /// The first `[audit]`, as far as it has no fault.
-    fn audit(&mut self, audit: &Audit<'a>);
-    /// `[default]` without faults.
-    fn default(&mut self, grant: &Grant<'a>);
+    /// A part that stands once.
+    fn part(&mut self, part: Part<'a>);
     /// A rule without faults, in the order of the file.
     fn rule(&mut self, rule: &Rule<'a>);
     /// A fault. The policy is broken then, and the rest is only what was understood.
@@ -168,10 +162,10 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
             }
             Some(Place::Default) => {
                 if self.end_grant() {
-                    self.sink.default(&self.table.rule.grant);
+                    self.sink.part(Part::Default(self.table.rule.grant));
                 }
             }
-            Some(Place::Audit) if !self.table.is_again => self.sink.audit(&self.table.audit),
+            Some(Place::Audit) if !self.table.is_again => self.sink.part(Part::Audit(self.table.audit)),
             Some(Place::Top | Place::Audit) | None => {}
         }
     }
@@ -282,7 +276,7 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
         match (key, value) {
             (Key::Mode, Value::Quoted(word)) => {
                 let mode = Mode::parse(word)?;
-                if place == Place::Rule { rule.mode = Some(mode) } else { self.sink.mode(mode) }
+                if place == Place::Rule { rule.mode = Some(mode) } else { self.sink.part(Part::Mode(mode)) }
             }
             (Key::File, Value::Quoted(path)) => {
                 policy::check_audit_file(path).ok()?;
@@ -292,7 +286,7 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
             (Key::Request, Value::Quoted(word)) => rule.grant.request = request(word)?,
             (Key::Emit, Value::Quoted(word)) => rule.grant.emit = emit(word)?,
             (Key::Seal, _) => rule.grant.seal = seal(value)?,
-            (Key::Locked, Value::Bare(word)) => self.sink.locked(boolean(word)?),
+            (Key::Locked, Value::Bare(word)) => self.sink.part(Part::Locked(boolean(word)?)),
             (Key::Journald, Value::Bare(word)) => audit.journald = boolean(word)?,
             (Key::Syslog, Value::Bare(word)) => audit.syslog = boolean(word)?,
             (Key::Stack, Value::Bare(word)) => audit.stack = boolean(word)?,
