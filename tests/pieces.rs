@@ -1,6 +1,6 @@
 //! Policies larger than what the library reads at a time (some 6 KiB): they mean the same as small ones.
 
-use crate::support::Child;
+use crate::support::{Child, skip};
 use std::fmt::Write;
 
 /// Rules that match nothing here, some 70 bytes each.
@@ -145,4 +145,17 @@ fn a_policy_may_be_four_mebibytes_long_and_not_more() {
         out.stderr,
         format!("cuvisor: no GPU for this process: {path}: the policy is larger than 4 MiB; join rules that give the same devices\n")
     );
+}
+
+#[test]
+fn a_file_that_ends_before_its_length_is_not_taken_for_the_whole() {
+    // Files of sysfs have a length of a page and hold less, as a file has that somebody is about to write anew.
+    let path = "/sys/kernel/uevent_seqnum";
+    if std::fs::metadata(path).map_or(0, |m| m.len()) != 4096 {
+        return skip("a_file_that_ends_before_its_length_is_not_taken_for_the_whole", "there is no /sys/kernel/uevent_seqnum");
+    }
+    let out = Child::prog("handle", ["init"]).env("CUVISOR_POLICY", path).run();
+    assert_eq!(out.stdout, "init 100\n");
+    let message = "the policy became shorter while it was read; write a new file and rename it to this name";
+    assert_eq!(out.stderr, format!("cuvisor: no GPU for this process: {path}: {message}\n"));
 }

@@ -20,6 +20,12 @@ const WINDOW: usize = 8192 - TEXTS;
 /// What of it lies in the page of the texts, which is touched in any case.
 const FIRST_PAGE: usize = 4096 - TEXTS;
 
+/// Why a policy is refused as a whole, and what to do.
+type Refusal = (&'static str, &'static str);
+
+const UNREADABLE: Refusal = ("the policy cannot be read", "check the disk");
+const CHANGED: Refusal = ("the policy became shorter while it was read", "write a new file and rename it to this name");
+
 /// What a decision needs and nobody afterwards. On the stack its pages would be touched one by one by the compiler's
 /// probes; here only those that hold something are.
 #[repr(C)]
@@ -137,8 +143,9 @@ impl Reading<'_> {
         let mut left = len;
         let outcome = loop {
             match window.fill(file, left) {
-                None => break Err(("the policy cannot be read", "check the disk")),
-                Some(0) => left = 0,
+                None => break Err(UNREADABLE),
+                // What is left of a file that is being rewritten must not pass for the whole.
+                Some(0) if left > 0 => break Err(CHANGED),
                 Some(count) => left = left.saturating_sub(count),
             }
             if left == 0 {
@@ -166,24 +173,22 @@ impl Reading<'_> {
 
 /// Reads all that is left, where a table is larger than the window: in memory of its own.
 #[inline(never)]
-fn rest(
-    file: &File,
-    window: &Window<'_>,
-    left: usize,
-    progress: &mut Progress,
-    finder: &mut Finder<'_>,
-) -> Result<(), (&'static str, &'static str)> {
+fn rest(file: &File, window: &Window<'_>, left: usize, progress: &mut Progress, finder: &mut Finder<'_>) -> Result<(), Refusal> {
     let Some(mut memory) = Memory::map(window.text().len().saturating_add(left)) else {
         return Err(("there is no memory to read the policy", "free some"));
     };
     let mut larger = Window::new(memory.bytes());
     larger.put(window);
-    let is_read = larger.fill(file, left).is_some();
-    if is_read {
-        progress.read(larger.text(), finder);
-    }
+    let outcome = match larger.fill(file, left) {
+        None => Err(UNREADABLE),
+        Some(count) if count < left => Err(CHANGED),
+        Some(_) => {
+            progress.read(larger.text(), finder);
+            Ok(())
+        }
+    };
     memory.release();
-    if is_read { Ok(()) } else { Err(("the policy cannot be read", "check the disk")) }
+    outcome
 }
 
 /// Puts what holds for this process into the state: what stands once, the first rule that matches, the first fault.
