@@ -1,12 +1,16 @@
 //! Rules that an earlier one leaves nothing for.
 
 use cuvisor_policy::file::policy::Rule;
+use cuvisor_policy::file::raw::Array;
 use std::collections::{BTreeSet, HashMap};
 
 /// How many kinds of condition a rule can have.
 const CONDITIONS: usize = 6;
+/// The place of `cgroup` among them.
+const CGROUP: usize = 5;
 
-/// The conditions of a rule, each as the set of its elements; none where it does not have the condition.
+/// The conditions of a rule, each as the set of its elements; none where it does not have the condition, or one that every
+/// process meets.
 type Conditions<'a> = [Option<BTreeSet<&'a [u8]>>; CONDITIONS];
 
 /// The rules so far. Rules are found by an element that a later one must have to be covered by them, so that each is
@@ -14,9 +18,9 @@ type Conditions<'a> = [Option<BTreeSet<&'a [u8]>>; CONDITIONS];
 #[derive(Default)]
 pub struct Earlier<'a> {
     rules: Vec<Conditions<'a>>,
-    /// By each element of a rule's first condition that is more than a `*`.
+    /// By each element of a rule's first condition that is more than a cgroup's `*`.
     by_element: HashMap<(usize, &'a [u8]), Vec<usize>>,
-    /// Rules without such a condition: they match everything, or everything that has some condition.
+    /// Rules without such a condition: they match every process, or every one that has a cgroup.
     wide: Vec<usize>,
     names: HashMap<&'a [u8], usize>,
 }
@@ -39,7 +43,9 @@ impl<'a> Earlier<'a> {
     pub fn add(&mut self, rule: &Rule<'a>) {
         let at = self.rules.len();
         let conditions = conditions(rule);
-        let narrow = conditions.iter().enumerate().find_map(|(kind, elements)| Some((kind, elements.as_ref().filter(|e| !is_any(e))?)));
+        let is_narrow = |kind, elements: &&BTreeSet<_>| kind != CGROUP || !is_any(elements);
+        let narrow =
+            conditions.iter().enumerate().find_map(|(kind, elements)| Some((kind, elements.as_ref().filter(|e| is_narrow(kind, e))?)));
         match narrow {
             Some((kind, elements)) => elements.iter().for_each(|element| self.by_element.entry((kind, *element)).or_default().push(at)),
             None => self.wide.push(at),
@@ -52,20 +58,22 @@ impl<'a> Earlier<'a> {
 }
 
 fn conditions<'a>(rule: &Rule<'a>) -> Conditions<'a> {
-    [rule.user, rule.group, rule.exe, rule.argv, rule.env, rule.cgroup]
-        .map(|list| list.map(|array| array.elements().map(|value| value.text()).collect()))
+    let elements = |list: Option<Array<'a>>| list.map(|array| array.elements().map(|value| value.text()).collect());
+    // Every process has a program and a command line; a cgroup it may lack.
+    let pattern = |list| elements(list).filter(|elements| !is_any(elements));
+    [elements(rule.user), elements(rule.group), pattern(rule.exe), pattern(rule.argv), elements(rule.env), elements(rule.cgroup)]
 }
 
 fn is_any(elements: &BTreeSet<&[u8]>) -> bool {
     elements.contains(&b"*"[..])
 }
 
-/// Each condition of the earlier rule has all the elements of the later one's, or a `*`.
+/// Each condition of the earlier rule has all the elements of the later one's; of cgroups a `*` stands for all.
 fn covers(earlier: &Conditions<'_>, later: &Conditions<'_>) -> bool {
-    earlier.iter().zip(later).all(|pair| match pair {
+    earlier.iter().zip(later).enumerate().all(|(kind, pair)| match pair {
         (None, _) => true,
         (Some(_), None) => false,
-        (Some(wide), Some(narrow)) => is_any(wide) || wide.is_superset(narrow),
+        (Some(wide), Some(narrow)) => wide.is_superset(narrow) || (kind == CGROUP && is_any(wide)),
     })
 }
 
@@ -89,18 +97,24 @@ mod tests {
     #[test]
     fn the_first_rule_that_covers_a_later_one_is_found() {
         let rule = |conditions: &str| format!("[[rule]]\n{conditions}\ndevices = [0]\n");
-        let text: String = [
+        let text = |rules: &[&str]| rules.iter().map(|conditions| rule(conditions)).collect::<String>();
+        let users = [
             "user = [\"a\", \"b\"]",
             "user = [\"b\"]",
             "user = [\"c\", \"a\"]",
-            "exe = [\"*\"]",
-            "exe = [\"x\"]\nuser = [\"c\"]",
-            "user = [\"c\"]",
+            "user = [\"c\"]\nexe = [\"x\"]",
+            "user = [\"*\"]",
+            "user = [\"q\"]",
+        ];
+        assert_eq!(covered(&text(&users)), [None, Some(0), None, Some(2), None, None]);
+        let groups = [
+            "cgroup = [\"*\"]",
+            "exe = [\"x\"]",
+            "cgroup = [\"/a\"]\nuser = [\"u\"]",
+            "exe = [\"*\", \"y\"]\nargv = [\"*\"]",
             "",
             "user = [\"q\"]",
-        ]
-        .map(rule)
-        .concat();
-        assert_eq!(covered(&text), [None, Some(0), None, None, Some(2), Some(2), None, Some(6)]);
+        ];
+        assert_eq!(covered(&text(&groups)), [None, None, Some(0), None, Some(3), Some(3)]);
     }
 }
