@@ -24,6 +24,7 @@ pub mod device;
 pub mod element;
 pub mod file;
 pub mod guard;
+pub mod hash;
 pub mod inventory;
 pub mod names;
 pub mod record;

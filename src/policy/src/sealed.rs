@@ -2,13 +2,14 @@
 //! they were found for. Under the same devices a child need not find them again, which may take the kernel's driver long.
 
 use crate::device::Devices;
+use crate::hash;
 
 /// The mark: a sharp and 16 hexadecimal digits.
 pub type Mark = [u8; 17];
 
-/// The mark of these devices (FNV-1a of their text).
+/// The mark of these devices (a hash of their text).
 pub fn mark(devices: &Devices) -> Mark {
-    let hash = devices.text().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = hash::add(hash::START, devices.text());
     let mut mark = [b'#'; 17];
     for (place, shift) in mark.iter_mut().skip(1).zip((0..16u32).rev()) {
         *place = crate::buffer::digit(hash.checked_shr(shift.saturating_mul(4)).unwrap_or_default() & 15);

@@ -3,10 +3,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use cuvisor_policy::decide::Reason;
-use cuvisor_policy::names;
+use cuvisor_policy::{hash, names};
 
 use crate::environ;
-use crate::life;
 
 /// A hash of the variables, and in the lowest bits the reason's number; 0 before the first decision. It is one word, so
 /// that threads need not agree on anything.
@@ -28,10 +27,10 @@ pub fn note(reason: Option<Reason>) {
 
 /// A number for the variables as they are, never 0 and without the bits of the reason.
 fn variables() -> u64 {
-    let add = |hash, name| {
+    let add = |sum, name| {
         let value = environ::get(name);
-        life::hash(life::hash(hash, &[u8::from(value.is_some())]), value.unwrap_or_default())
+        hash::add(hash::add(sum, &[u8::from(value.is_some())]), value.unwrap_or_default())
     };
-    let hash = [names::VISIBLE_DEVICES, names::APPLIED, names::DEVICE_ORDER].into_iter().fold(life::HASH_START, add);
-    (hash | (REASON + 1)) & !REASON
+    let sum = [names::VISIBLE_DEVICES, names::APPLIED, names::DEVICE_ORDER].into_iter().fold(hash::START, add);
+    (sum | (REASON + 1)) & !REASON
 }

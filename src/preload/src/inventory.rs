@@ -9,6 +9,8 @@ use cuvisor_policy::inventory::{Gpu, Inventory};
 use crate::state::State;
 use crate::sys::{self, Buffer, Directory};
 
+/// Where the kernel's driver lists its GPUs.
+pub const GPUS: &[u8] = b"/proc/driver/nvidia/gpus";
 /// Room for what is read: a folder's entries, and a file.
 const ROOM: usize = 2048;
 
@@ -23,14 +25,12 @@ pub fn read(state: &State) -> Option<Inventory> {
 /// cannot be read.
 #[inline(never)]
 pub fn read_into(state: &State, inventory: &mut Inventory, room: &mut Buffer) -> bool {
-    let root = state.root.as_bytes();
-    let folder = path(&[root, b"/proc/driver/nvidia/gpus"]);
-    let Some(folder) = c_path(&folder).and_then(Directory::open) else { return false };
+    let Some(folder) = folder(state, GPUS) else { return false };
     // Written before it is read: the page is not touched for its zeros first.
     inventory.clear();
     let (names, text) = room.split_at_mut(room.len() / 2);
     folder.each(names, |name, _| {
-        if let Some(gpu) = gpu(root, &folder, name.to_bytes(), text) {
+        if let Some(gpu) = gpu(state, &folder, name.to_bytes(), text) {
             inventory.add(gpu);
         }
     });
@@ -40,9 +40,7 @@ pub fn read_into(state: &State, inventory: &mut Inventory, room: &mut Buffer) ->
 /// Only the addresses of the GPUs, which the names in the folder tell: to read what is in it takes the kernel's driver
 /// about 0.2 ms a GPU. None where it is not plain that each of them has a node: then [`read`] finds out.
 pub fn addresses(state: &State) -> Option<Inventory> {
-    let root = state.root.as_bytes();
-    let folder = path(&[root, b"/proc/driver/nvidia/gpus"]);
-    let folder = Directory::open(c_path(&folder)?)?;
+    let folder = folder(state, GPUS)?;
     let mut inventory = Inventory::new();
     let mut are_addresses = true;
     folder.each(&mut [MaybeUninit::uninit(); ROOM], |name, _| match PciId::parse(name.to_bytes()) {
@@ -50,19 +48,30 @@ pub fn addresses(state: &State) -> Option<Inventory> {
         None => are_addresses = false,
     });
     let numbers = 0..u32::try_from(inventory.len()).unwrap_or_default();
-    (are_addresses && numbers.into_iter().all(|minor| has_node(root, minor))).then_some(inventory)
+    (are_addresses && numbers.into_iter().all(|minor| has_node(state, minor))).then_some(inventory)
 }
 
-fn has_node(root: &[u8], minor: u32) -> bool {
-    let mut number = Text::<10>::new();
-    number.push_number(u64::from(minor));
-    c_path(&path(&[root, b"/dev/nvidia", number.as_bytes()])).is_some_and(sys::exists)
+fn has_node(state: &State, minor: u32) -> bool {
+    c_path(&path(&[state.root.as_bytes(), b"/dev/nvidia", number(minor).as_bytes()])).is_some_and(sys::exists)
 }
 
-fn gpu(root: &[u8], folder: &Directory, name: &[u8], room: &mut Buffer) -> Option<Gpu> {
+/// A number in decimal digits, for a path.
+pub fn number(number: u32) -> Text<10> {
+    let mut text = Text::new();
+    text.push_number(u64::from(number));
+    text
+}
+
+/// A folder of the machine, if it is there.
+pub fn folder(state: &State, name: &[u8]) -> Option<Directory> {
+    let path = path(&[state.root.as_bytes(), name]);
+    c_path(&path).and_then(Directory::open)
+}
+
+fn gpu(state: &State, folder: &Directory, name: &[u8], room: &mut Buffer) -> Option<Gpu> {
     let information = path(&[name, b"/information"]);
     let gpu = Gpu::parse(folder.read(c_path(&information)?, room)?)?;
-    has_node(root, gpu.minor).then_some(gpu)
+    has_node(state, gpu.minor).then_some(gpu)
 }
 
 /// Joins parts to a path with its NUL.

@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use cuvisor_policy::names;
+use cuvisor_policy::{hash, names};
 use once_cell::race::OnceRef;
 
 use crate::apply::Value;
@@ -78,19 +78,11 @@ pub fn look_for_late_change(state: &State) {
     let old = old.as_ref().map(Value::as_bytes);
     let new = environ::get(names::VISIBLE_DEVICES);
     // The unset variable has a number that no value has.
-    let fingerprint = new.map_or(1, |bytes| hash(HASH_START, bytes) | 2);
+    let fingerprint = new.map_or(1, |bytes| hash::add(hash::START, bytes) | 2);
     if old != new && LAST.swap(fingerprint, Ordering::Relaxed) != fingerprint {
         let new = new.map(Value::of);
         event::write(state, Kind::LateChange(&LateChange { old, new: new.as_ref().map(Value::as_bytes) }));
     }
-}
-
-/// Where [`hash`] begins.
-pub const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// Takes bytes into a hash (FNV-1a).
-pub fn hash(start: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Microseconds since this process's first `cuInit`.

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cuvisor_policy::device::{Devices, Kind as SelectorKind, MAX_GPUS};
 use cuvisor_policy::file::policy::Calls;
 use cuvisor_policy::guard::{self, Seen};
+use cuvisor_policy::hash;
 use cuvisor_policy::inventory::Inventory;
 
 use crate::apply::{self, Outcome};
@@ -48,7 +49,8 @@ fn enter() -> Option<nest::Nest> {
 }
 
 fn after_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome<'_>, result: Code) -> Code {
-    let outside = match if result == 0 { slot.look() } else { None } {
+    let looked = if result == 0 { slot.look() } else { None };
+    let outside = match looked {
         // Comparing may mean to read the machine's inventory, which takes the kernel's driver a while (0.2 ms for one
         // H200); programs call cuInit again and again, and the driver has decided at the first.
         Some(is_new) if is_new || slot.verdict() == Verdict::Unseen => outside(state, slot),
@@ -116,8 +118,8 @@ fn log_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outcome
 
 /// A number that differs, in all likelihood, where anything that is logged does.
 fn fingerprint(slot: &Slot, outcome: &Outcome<'_>, result: Code) -> u64 {
-    let mut hash = life::HASH_START;
-    let mut add = |bytes: &[u8]| hash = life::hash(life::hash(hash, bytes), &[0]);
+    let mut sum = hash::START;
+    let mut add = |bytes: &[u8]| sum = hash::add(hash::add(sum, bytes), &[0]);
     add(&result.to_ne_bytes());
     add(&sys::process().to_ne_bytes());
     add(&core::ptr::from_ref(slot).addr().to_ne_bytes());
@@ -125,7 +127,7 @@ fn fingerprint(slot: &Slot, outcome: &Outcome<'_>, result: Code) -> u64 {
         add(&[u8::from(value.is_some())]);
         add(value.unwrap_or_default());
     }
-    hash | 1
+    sum | 1
 }
 
 /// `cuDeviceGet`. Once an ordinal is settled nothing but the driver's own work is done.

@@ -27,7 +27,7 @@ pub fn read<'a>(text: &'a [u8], sink: &mut impl Sink<'a>) {
 #[derive(Clone, Copy, Default)]
 pub struct Progress {
     /// How many bytes have been read.
-    pub offset: usize,
+    offset: usize,
     /// A bit for each table that stands once.
     tables: u32,
 }
@@ -192,22 +192,16 @@ impl<'a, S: Sink<'a>> Reader<'a, '_, S> {
     #[inline(always)]
     fn entry(&mut self, cursor: &mut Cursor<'a>) {
         let start = *cursor;
-        let mut key = None;
-        if let Some(name) = cursor.key()
-            && let Some(place) = self.table.place
-            && let Some(known) = Key::of(place, name)
-        {
-            key = Some(known);
-            let is_first = self.table.seen & known.bit() == 0;
-            self.table.seen |= known.bit();
-            if is_first && self.set(place, known, cursor).is_some() && cursor.end_of_line() {
+        let place = self.table.place;
+        let known = cursor.key().and_then(|name| Some((place?, Key::of(place?, name)?)));
+        let known = known.filter(|(_, key)| self.table.seen & key.bit() == 0);
+        if let Some((place, key)) = known {
+            self.table.seen |= key.bit();
+            if self.set(place, key, cursor).is_some() && cursor.end_of_line() {
                 return;
             }
-            if !is_first {
-                key = None;
-            }
         }
-        *cursor = self.odd_entry(start, key);
+        *cursor = self.odd_entry(start, known.map(|(_, key)| key));
     }
 
     /// An entry that could not be taken: says why, and where the next line begins. A key that is given is one that the

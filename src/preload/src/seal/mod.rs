@@ -20,7 +20,8 @@ use crate::sys::landlock::{self, Ruleset};
 use crate::sys::{self, Buffer, Directory};
 
 /// The paths that are denied, separated by blanks.
-pub type Nodes = Text<1024>;
+pub type Nodes = Text<NODES>;
+const NODES: usize = 1024;
 
 /// What became of the seal.
 #[derive(Clone, Copy)]
@@ -79,7 +80,7 @@ pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
 }
 
 /// The most denied nodes: as many as a text of them holds.
-const MOST_NODES: usize = 1024 / "/dev/nvidia0 ".len() + 1;
+const MOST_NODES: usize = NODES / "/dev/nvidia0 ".len() + 1;
 
 /// Makes a rule for each entry of the folders that hold denied nodes, but for these nodes and folders themselves. False
 /// where a folder cannot be read.

@@ -1,7 +1,6 @@
 //! Which device nodes belong to the GPUs outside the policy. They are read, not guessed.
 
 use core::ffi::CStr;
-use cuvisor_policy::buffer::Text;
 use cuvisor_policy::device::Devices;
 use cuvisor_policy::inventory::{Gpu, Inventory};
 use cuvisor_policy::share::{self, Share};
@@ -43,15 +42,15 @@ struct Folders {
 impl Folders {
     fn open(state: &State) -> Self {
         // Without a folder for displays there are no nodes of theirs; one that is made later is beneath no rule.
-        let pci = if sys::exists(c"/dev/dri") { folder(state, b"/sys/bus/pci/devices") } else { None };
-        Self { pci, capabilities: folder(state, b"/proc/driver/nvidia/capabilities") }
+        let pci = if sys::exists(c"/dev/dri") { inventory::folder(state, b"/sys/bus/pci/devices") } else { None };
+        Self { pci, capabilities: inventory::folder(state, b"/proc/driver/nvidia/capabilities") }
     }
 
     /// All GPUs' nodes.
     fn all(&self, state: &State, nodes: &mut Nodes, room: &mut Buffer) {
         each_gpu_node(nodes, room);
         let (names, inner_room) = room.split_at_mut(room.len() / 3);
-        if let Some(gpus) = self.pci.as_ref().and_then(|_| folder(state, b"/proc/driver/nvidia/gpus")) {
+        if let Some(gpus) = self.pci.as_ref().and_then(|_| inventory::folder(state, inventory::GPUS)) {
             gpus.each(names, |pci, _| displays(nodes, self.pci.as_ref(), pci.to_bytes(), inner_room));
         }
         if let Some(capabilities) = &self.capabilities {
@@ -70,9 +69,7 @@ impl Folders {
                 capabilities.deny(nodes, room, &|instance, compute| share::has_instance(devices, gpu, instance, compute));
             }
             Share::Nothing => {
-                let mut minor = Text::<10>::new();
-                minor.push_number(u64::from(gpu.minor));
-                push(nodes, &[b"/dev/nvidia", minor.as_bytes()]);
+                push(nodes, &[b"/dev/nvidia", inventory::number(gpu.minor).as_bytes()]);
                 displays(nodes, self.pci.as_ref(), gpu.pci.text().as_bytes(), room);
                 capabilities.deny(nodes, room, &|_, _| false);
             }
@@ -99,12 +96,6 @@ fn each_gpu_node(nodes: &mut Nodes, room: &mut Buffer) {
             push(nodes, &[b"/dev/", name]);
         }
     });
-}
-
-/// A folder of the machine, if it is there.
-fn folder(state: &State, path: &[u8]) -> Option<Directory> {
-    let path = inventory::path(&[state.root.as_bytes(), path]);
-    inventory::c_path(&path).and_then(Directory::open)
 }
 
 /// A folder in a folder, by a name in parts.
@@ -135,9 +126,7 @@ struct Capabilities<'a> {
 impl Capabilities<'_> {
     /// The folder of the GPU's instances.
     fn instances(&self) -> Option<Directory> {
-        let mut minor = Text::<10>::new();
-        minor.push_number(u64::from(self.minor));
-        inner(self.folder?, &[b"gpu", minor.as_bytes(), b"/mig"])
+        inner(self.folder?, &[b"gpu", inventory::number(self.minor).as_bytes(), b"/mig"])
     }
 
     /// Whether the GPU is split.

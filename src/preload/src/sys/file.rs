@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
 
-use super::{Buffer, errno};
+use super::{Buffer, errno, written};
 
 /// An open file, closed when dropped.
 pub struct File(pub(super) c_int);
@@ -121,9 +121,8 @@ impl File {
                 count => filled = filled.saturating_add(count),
             }
         }
-        let text = room.get(..filled)?;
         // SAFETY: the kernel has written the first `filled` bytes.
-        Some(unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), filled) })
+        unsafe { written(room, filled) }
     }
 
     /// The same from the file's beginning.

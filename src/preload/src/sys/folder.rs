@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use super::{Buffer, File};
+use super::{Buffer, File, written};
 
 /// An open folder.
 pub struct Directory(pub(super) File);
@@ -23,7 +23,8 @@ impl Directory {
         let file = File::open_from(self.0.0, path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
         // SAFETY: the descriptor is open; the kernel writes at most as many bytes as the room has.
         let count = unsafe { system_call!(SYS_read, file.0, room.as_mut_ptr(), room.len()) };
-        written(room, count)
+        // SAFETY: the kernel has written so many bytes, or says an error.
+        unsafe { written(room, usize::try_from(count).ok()?) }
     }
 
     /// Calls `look` with the name of each entry but `.` and `..`, and its kind as far as the file system tells it.
@@ -32,7 +33,8 @@ impl Directory {
         loop {
             // SAFETY: the descriptor is open; the kernel writes at most as many bytes as the room has.
             let count = unsafe { system_call!(SYS_getdents64, self.0.0, room.as_mut_ptr(), room.len()) };
-            let mut rest = written(room, count).unwrap_or_default();
+            // SAFETY: the kernel has written so many bytes; after an error it is none.
+            let mut rest = unsafe { written(room, usize::try_from(count).unwrap_or_default()) }.unwrap_or_default();
             if rest.is_empty() {
                 return;
             }
@@ -44,13 +46,6 @@ impl Directory {
             }
         }
     }
-}
-
-/// The bytes that the kernel says it has written; none where it says an error.
-fn written(room: &Buffer, count: libc::c_long) -> Option<&[u8]> {
-    let text = room.get(..usize::try_from(count).ok()?)?;
-    // SAFETY: the kernel has written these bytes.
-    Some(unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), text.len()) })
 }
 
 /// What an entry of a folder is.

@@ -23,6 +23,16 @@ pub use window::Window;
 /// Room that need not have been filled with anything.
 pub type Buffer = [MaybeUninit<u8>];
 
+/// The first bytes of a room; none where it is not so long.
+///
+/// # Safety
+/// They have been written.
+unsafe fn written(room: &Buffer, count: usize) -> Option<&[u8]> {
+    let text = room.get(..count)?;
+    // SAFETY: the caller says that each of these bytes has been written.
+    Some(unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), text.len()) })
+}
+
 /// Keeps errno as it is while `work` runs: a program may rely on it across our hooks (C07).
 pub fn keep_errno<T>(work: impl FnOnce() -> T) -> T {
     let before = errno();

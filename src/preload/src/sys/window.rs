@@ -1,6 +1,6 @@
 //! A file read piece by piece through a little memory.
 
-use super::{Buffer, File};
+use super::{Buffer, File, written};
 
 /// Room of which the beginning holds bytes of a file.
 pub struct Window<'r> {
@@ -24,9 +24,8 @@ impl<'r> Window<'r> {
 
     /// What it holds.
     pub fn text(&self) -> &[u8] {
-        let text = self.room.get(..self.filled).unwrap_or_default();
         // SAFETY: `fill` and `put` have written the first `filled` bytes, and `forget` moves only such.
-        unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), text.len()) }
+        unsafe { written(self.room, self.filled) }.unwrap_or_default()
     }
 
     /// Forgets its first bytes; the others move to the beginning.
