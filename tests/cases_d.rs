@@ -28,6 +28,34 @@ fn d01_a_namespaced_process_is_told_by_more_than_its_pid() {
 }
 
 #[test]
+fn d01_a_container_is_known_by_its_mounts_where_its_cgroup_shows_only_a_part() {
+    // SAFETY: geteuid takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("d01_a_container_is_known_by_its_mounts_where_its_cgroup_shows_only_a_part", "only root can make namespaces");
+    }
+    let prog = artefacts().callers.join("prog").display().to_string();
+    let id = "3f4a5b6c7d8e9f00112233445566778899aabbccddeeff00112233445566778f";
+    // In the machine's own cgroup and pid namespaces the cgroup is told whole, and the mounts are not asked.
+    for (flags, container) in [("-mC", id.into()), ("-mpf", id.into()), ("-m", serde_json::Value::Null)] {
+        let child = Child::new("unshare").args([flags, "sh", "-ec", "mount --bind $0 /etc/hostname; exec $1 handle init"]);
+        let folder = child.dir.path().join("docker/containers").join(id);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("hostname"), "c\n").unwrap();
+        let out = child.args([folder.join("hostname").to_str().unwrap(), &prog]).devices("1").run();
+        assert_eq!(out.told(), "init 0\n");
+        assert_eq!(out.event("init")["container"], container, "unshare {flags}");
+    }
+}
+
+#[test]
+fn d03_a_folder_that_is_gone_is_named_all_the_same() {
+    let prog = artefacts().callers.join("prog").display().to_string();
+    let child = Child::new("sh").args(["-ec", "mkdir gone; cd gone; rmdir ../gone; exec $0 handle init", &prog]).devices("1");
+    let folder = child.dir.path().canonicalize().unwrap();
+    assert_eq!(child.run().event("init")["cwd"], format!("{}/gone (deleted)", folder.display()));
+}
+
+#[test]
 fn d03_a_short_job_leaves_who_what_and_when() {
     let child = Child::prog("handle", ["init", "get:0", "_exit:0"]).env("CUDA_VISIBLE_DEVICES", "3").env("SLURM_JOB_ID", "4711");
     let dir = child.dir.path().canonicalize().unwrap();

@@ -16,13 +16,32 @@ pub struct Seen {
     pub pci: Option<PciId>,
 }
 
-/// A bit for each of `seen` that the policy does not give.
+/// The machine's GPUs in PCI order, as far as they are known: what an index means.
+#[derive(Clone, Copy)]
+pub enum Machine<'a> {
+    /// Their addresses alone.
+    Addresses(&'a [PciId]),
+    /// All that the kernel's driver tells.
+    Inventory(&'a Inventory),
+}
+
+impl Machine<'_> {
+    fn get(&self, index: usize) -> Option<(PciId, Option<Uuid>)> {
+        match self {
+            Self::Addresses(addresses) => addresses.get(index).map(|pci| (*pci, None)),
+            Self::Inventory(inventory) => inventory.get(index).map(|gpu| (gpu.pci, gpu.uuid)),
+        }
+    }
+}
+
+/// A bit for each of `seen` that the policy does not give, in their order.
 ///
 /// Devices are compared by UUID or PCI bus id. An index is compared through the machine's
-/// inventory. Where something cannot be compared, more devices than the list has elements is the
+/// GPUs. Where something cannot be compared, more devices than the list has elements is the
 /// mismatch, and then every device is outside: which of them were meant is not known.
-pub fn outside(seen: &[Seen], devices: &Devices, inventory: Option<&Inventory>) -> u64 {
-    let all = u64::MAX.checked_shr(64u32.saturating_sub(u32::try_from(seen.len()).unwrap_or(64))).unwrap_or_default();
+pub fn outside(seen: impl Iterator<Item = Seen> + Clone, devices: &Devices, machine: Option<Machine<'_>>) -> u64 {
+    let count = seen.clone().count();
+    let all = u64::MAX.checked_shr(64u32.saturating_sub(u32::try_from(count).unwrap_or(64))).unwrap_or_default();
     match devices {
         Devices::All => return 0,
         Devices::None => return all,
@@ -30,18 +49,18 @@ pub fn outside(seen: &[Seen], devices: &Devices, inventory: Option<&Inventory>) 
     }
     let mut outside = 0u64;
     for (bit, device) in (0u32..64).zip(seen) {
-        let mut verdicts = devices.selectors().map(|selector| names(&selector, device, inventory));
+        let mut verdicts = devices.selectors().map(|selector| names(&selector, &device, machine));
         match verdicts.try_fold(false, |found, verdict| verdict.map(|same| found || same)) {
             Some(true) => {}
             Some(false) => outside |= 1u64.checked_shl(bit).unwrap_or_default(),
-            None => return if seen.len() > devices.selectors().count() { all } else { 0 },
+            None => return if count > devices.selectors().count() { all } else { 0 },
         }
     }
     outside
 }
 
 /// Whether the selector names the device; none where that cannot be known.
-fn names(selector: &Selector<'_>, device: &Seen, inventory: Option<&Inventory>) -> Option<bool> {
+fn names(selector: &Selector<'_>, device: &Seen, machine: Option<Machine<'_>>) -> Option<bool> {
     match selector {
         Selector::Uuid(prefix) => device.uuid.map(|uuid| uuid.begins_with(prefix)),
         Selector::Pci(pci) => device.pci.map(|seen| seen == *pci),
@@ -50,11 +69,10 @@ fn names(selector: &Selector<'_>, device: &Seen, inventory: Option<&Inventory>) 
             device.uuid.map(|uuid| uuid == own)
         }
         Selector::Index(index) => {
-            let inventory = inventory?;
             // An index that the machine does not have names none of its devices.
-            let Some(gpu) = inventory.get(usize::try_from(*index).ok()?) else { return Some(false) };
-            match (device.pci, device.uuid, gpu.uuid) {
-                (Some(pci), _, _) => Some(pci == gpu.pci),
+            let Some((address, uuid)) = machine?.get(usize::try_from(*index).ok()?) else { return Some(false) };
+            match (device.pci, device.uuid, uuid) {
+                (Some(pci), _, _) => Some(pci == address),
                 (None, Some(a), Some(b)) => Some(a == b),
                 (None, _, _) => None,
             }
@@ -78,19 +96,23 @@ mod tests {
 
     #[test]
     fn identities_are_compared_and_counts_only_without_them() {
-        let two = [seen(0), seen(1)];
-        assert_eq!(outside(&two, &devices("all"), None), 0);
-        assert_eq!(outside(&two, &devices("none"), None), 0b11);
-        assert_eq!(outside(&two, &devices("GPU-01010101"), None), 0b01);
-        assert_eq!(outside(&two, &devices("1"), None), 0b11);
-        assert_eq!(outside(&two[1..], &devices("1"), None), 0);
+        let both = [seen(0), seen(1)];
+        let outside = |seen: &[Seen], devices: &Devices, machine| outside(seen.iter().copied(), devices, machine);
+        assert_eq!(outside(&both, &devices("all"), None), 0);
+        assert_eq!(outside(&both, &devices("none"), None), 0b11);
+        assert_eq!(outside(&both, &devices("GPU-01010101"), None), 0b01);
+        assert_eq!(outside(&both, &devices("1"), None), 0b11);
+        assert_eq!(outside(&both[1..], &devices("1"), None), 0);
         let mut inventory = Inventory::new();
         for k in 0..2 {
             let Seen { uuid, pci, .. } = seen(k);
             inventory.add(Gpu { uuid, pci: pci.unwrap(), minor: u32::from(k), model: Default::default() });
         }
-        assert_eq!(outside(&two, &devices("1"), Some(&inventory)), 0b01);
-        assert_eq!(outside(&two, &devices("7"), Some(&inventory)), 0b11);
+        let addresses: [PciId; 2] = both.map(|seen| seen.pci.unwrap());
+        for machine in [Machine::Inventory(&inventory), Machine::Addresses(&addresses)] {
+            assert_eq!(outside(&both, &devices("1"), Some(machine)), 0b01);
+            assert_eq!(outside(&both, &devices("7"), Some(machine)), 0b11);
+        }
         assert_eq!(outside(&[], &devices("none"), None), 0);
     }
 }

@@ -16,21 +16,36 @@ const RESERVE: usize = 96;
 pub const SCHEMA: &str = "cuvisor.audit/1";
 
 /// A line that is being written: an object, with objects and arrays inside.
+#[repr(C)] // the text last: a short line touches one page
 pub struct Line {
-    text: Text<LINE_LIMIT>,
-    /// The closing brackets still owed, innermost last.
-    open: Text<8>,
     comma: bool,
     raw_bytes: bool,
     truncated: bool,
+    /// The closing brackets still owed, innermost last.
+    open: Text<8>,
+    text: Text<LINE_LIMIT>,
 }
 
 impl Line {
+    /// Room for a line, of nothing but zeros: [`Line::begin_anew`] comes first. No constant, whose copies would be made from
+    /// one in the library's file.
+    pub const fn room() -> Self {
+        Self { text: Text::new(), open: Text::new(), comma: false, raw_bytes: false, truncated: false }
+    }
+
     /// An object without members.
     pub fn new() -> Self {
-        let mut line = Self { text: Text::new(), open: Text::new(), comma: false, raw_bytes: false, truncated: false };
-        line.begin(b"{", b"}");
+        let mut line = Self::room();
+        line.begin_anew();
         line
+    }
+
+    /// Forgets what was written and begins an object without members.
+    pub fn begin_anew(&mut self) {
+        self.text.truncate(0);
+        self.open.truncate(0);
+        (self.raw_bytes, self.truncated) = (false, false);
+        self.begin(b"{", b"}");
     }
 
     /// A string member; bytes need not be UTF-8.
@@ -90,7 +105,7 @@ impl Line {
 
     /// Writes an object into an array.
     pub fn item(&mut self, fill: impl FnOnce(&mut Self)) {
-        if self.room(2) {
+        if self.has_room(2) {
             self.separate();
             self.begin(b"{", b"}");
             fill(self);
@@ -100,7 +115,7 @@ impl Line {
 
     /// Writes a string into an array; an empty key stands for none.
     pub fn element(&mut self, value: &[u8]) {
-        if self.room(value.len().min(16)) {
+        if self.has_room(value.len().min(16)) {
             self.separate();
             self.quoted(value);
             self.comma = true;
@@ -109,7 +124,7 @@ impl Line {
 
     /// Writes a number into an array.
     pub fn numeral(&mut self, value: i64) {
-        if self.room(21) {
+        if self.has_room(21) {
             self.separate();
             self.integer(value);
         }
@@ -154,7 +169,7 @@ impl Line {
 
     /// Writes the key if it and `len` more bytes fit; says whether it did.
     fn start(&mut self, key: &str, len: usize) -> bool {
-        if !self.room(len.saturating_add(key.len())) {
+        if !self.has_room(len.saturating_add(key.len())) {
             return false;
         }
         self.separate();
@@ -172,7 +187,7 @@ impl Line {
     }
 
     /// Whether so many bytes and some punctuation fit; else the line is marked truncated.
-    fn room(&mut self, len: usize) -> bool {
+    fn has_room(&mut self, len: usize) -> bool {
         let fits = self.text.len().saturating_add(len).saturating_add(8) < LINE_LIMIT.saturating_sub(RESERVE);
         self.truncated |= !fits;
         fits

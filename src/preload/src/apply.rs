@@ -1,6 +1,5 @@
 //! Puts the decision into the environment: what the driver will read there.
 
-use cuvisor_policy::buffer::Text;
 use cuvisor_policy::decide::{self, Applied, Decision, Reason};
 use cuvisor_policy::device::ListText;
 use cuvisor_policy::file::policy::Mode;
@@ -11,9 +10,7 @@ use crate::environ;
 use crate::inventory;
 use crate::state::State;
 
-/// A value of `CUDA_VISIBLE_DEVICES`; what is longer than the longest list that matters is cut.
-pub type Value = Text<VALUE_LIMIT>;
-
+/// The longest list and request, together, that children are told of.
 const VALUE_LIMIT: usize = 4096;
 
 /// What was asked for, and what the driver will read. The texts are the environment's own: glibc never

@@ -1,11 +1,12 @@
 //! Who this process is, read when asked.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
+use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::rule::Facts;
 
 use crate::environ;
-use crate::sys::{self, File};
+use crate::sys::{self, Buffer, File, Window};
 
 /// The facts that rules ask for; each is read at its first use.
 pub struct Process<'s> {
@@ -58,6 +59,9 @@ impl<'s> Process<'s> {
         Self { texts, variable: Variable { name: Text::new(), value: None } }
     }
 }
+
+/// The most bytes of a line that are looked at.
+const LINE_LIMIT: usize = 4096;
 
 /// The most bytes of the arguments that are kept.
 const ARGUMENTS_LIMIT: usize = 4096;
@@ -171,23 +175,32 @@ impl Facts for Process<'_> {
     }
 
     fn cgroup(&mut self) -> &[u8] {
-        self.texts.cgroup.get(|text| sys::read_file_into(c"/proc/self/cgroup", text))
+        self.texts.cgroup.get(|text| text.set(sys::read_file(c"/proc/self/cgroup", &mut [MaybeUninit::uninit(); 2048]).unwrap_or_default()))
     }
 }
 
-/// The executable's path with links resolved.
-pub fn executable() -> Text<1024> {
-    sys::read_link(c"/proc/self/exe").unwrap_or_default()
+/// What `/proc/self/stat` tells (proc_pid_stat(5)).
+pub struct Stat {
+    /// Field 1: the process id, as the namespace numbers it that /proc shows.
+    pub process: i32,
+    /// Field 22: when the process started, in clock ticks since the machine did. With the process id it tells one process
+    /// from a later one of the same number.
+    pub start_time: Option<u64>,
 }
 
-/// When the process started, in clock ticks since the machine did: field 22 of `/proc/self/stat`. With
-/// the process id it tells one process from a later one of the same number.
-pub fn start_time() -> Option<u64> {
-    let stat = sys::read_file::<1024>(c"/proc/self/stat")?;
-    // The command's name in parentheses is the second field; it may hold blanks and parentheses itself.
-    let after_name = stat.as_bytes().rsplit(|c| *c == b')').next()?;
-    let field = after_name.split(|c| *c == b' ').nth(20)?;
-    core::str::from_utf8(field).ok()?.parse().ok()
+impl Stat {
+    /// Reads it; none where there is no /proc.
+    pub fn read(room: &mut Buffer) -> Option<Self> {
+        let stat = sys::read_file(c"/proc/self/stat", room)?;
+        // The command's name in parentheses is the second field; it may hold blanks and parentheses itself.
+        let after_name = stat.rsplit(|c| *c == b')').next()?;
+        Some(Self { process: nth_word(stat, 0)?.parse().ok()?, start_time: nth_word(after_name, 20).and_then(|ticks| ticks.parse().ok()) })
+    }
+}
+
+/// A word of a text with blanks between them.
+fn nth_word(text: &[u8], at: usize) -> Option<&str> {
+    core::str::from_utf8(text.split(|c| *c == b' ').nth(at)?).ok()
 }
 
 fn field(line: &[u8], at: usize) -> Option<&[u8]> {
@@ -198,26 +211,28 @@ fn number(line: &[u8], at: usize) -> Option<u32> {
     core::str::from_utf8(field(line, at)?).ok()?.parse().ok()
 }
 
-/// Whether a line of a file satisfies `wanted`. The file is read in pieces; a line longer than 4 KiB is
-/// judged by its beginning, where name and number stand.
-pub fn any_line(path: &core::ffi::CStr, mut wanted: impl FnMut(&[u8]) -> bool) -> bool {
+/// Whether a line of a file satisfies `wanted`. A line longer than 4 KiB is judged by its beginning, where name and
+/// number stand.
+pub fn any_line(path: &CStr, mut wanted: impl FnMut(&[u8]) -> bool) -> bool {
     let Ok(file) = File::open(path) else { return false };
-    let mut buffer = [0u8; 4096];
-    let mut line = Text::<4096>::new();
+    let mut room = [MaybeUninit::uninit(); LINE_LIMIT];
+    let mut window = Window::new(&mut room);
+    let mut is_rest_of_long_line = false;
     loop {
-        let count = file.read(&mut buffer).unwrap_or_default();
-        if count == 0 {
-            return wanted(line.as_bytes());
-        }
-        let mut pieces = buffer.get(..count).unwrap_or_default().split(|c| *c == b'\n').peekable();
-        while let Some(piece) = pieces.next() {
-            line.push_some(piece);
-            if pieces.peek().is_some() {
-                if wanted(line.as_bytes()) {
-                    return true;
-                }
-                line = Text::new();
+        let at_end = window.fill(&file, LINE_LIMIT).unwrap_or_default() == 0;
+        let mut lines = window.text().split(|c| *c == b'\n').peekable();
+        let mut used = 0usize;
+        while let Some(line) = lines.next() {
+            let is_whole = lines.peek().is_some() || at_end || line.len() == LINE_LIMIT;
+            if is_whole && !core::mem::take(&mut is_rest_of_long_line) && wanted(line) {
+                return true;
             }
+            is_rest_of_long_line |= line.len() == LINE_LIMIT;
+            used = used.saturating_add(if is_whole { line.len().saturating_add(1) } else { 0 });
         }
+        if at_end {
+            return false;
+        }
+        window.forget(used);
     }
 }

@@ -4,8 +4,9 @@
 //! every process lies together, and what is written under a policy begins in the same page.
 
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
 use once_cell::race::OnceRef;
 
 use crate::driver::SLOTS;
@@ -22,6 +23,8 @@ pub struct Hot {
     pub before_main: AtomicBool,
     /// Bytes of the texts that are in use.
     pub lent: AtomicUsize,
+    /// The C library's dlsym once it has been found; the assembly in [`crate::arch`] jumps through it.
+    pub real_dlsym: AtomicPtr<c_void>,
     /// For each slot a bit for each ordinal whose `cuDeviceGet` needs no more thought: allowed, and logged.
     pub settled: [AtomicU64; SLOTS],
 }
@@ -39,18 +42,22 @@ impl Room {
     }
 }
 
+/// The page.
 #[repr(C, align(4096))]
-struct Page {
-    hot: Hot,
+pub struct Page {
+    /// The small things.
+    pub hot: Hot,
     room: Room,
 }
 
-static PAGE: Page = Page {
+/// The one page of this process; for the assembly, others call [`hot`] and [`room`].
+pub static PAGE: Page = Page {
     hot: Hot {
         chosen: OnceRef::new(),
         claimed: AtomicBool::new(false),
         before_main: AtomicBool::new(false),
         lent: AtomicUsize::new(0),
+        real_dlsym: AtomicPtr::new(core::ptr::null_mut()),
         settled: [const { AtomicU64::new(0) }; SLOTS],
     },
     room: Room(UnsafeCell::new(State::idle())),

@@ -4,7 +4,7 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::device::PciId;
-use cuvisor_policy::inventory::{Gpu, Inventory};
+use cuvisor_policy::inventory::{Gpu, Inventory, sink_last};
 
 use crate::state::State;
 use crate::sys::{self, Buffer, Directory};
@@ -37,18 +37,23 @@ pub fn read_into(state: &State, inventory: &mut Inventory, room: &mut Buffer) ->
     true
 }
 
-/// Only the addresses of the GPUs, which the names in the folder tell: to read what is in it takes the kernel's driver
-/// about 0.2 ms a GPU. None where it is not plain that each of them has a node: then [`read`] finds out.
-pub fn addresses(state: &State) -> Option<Inventory> {
+/// Only the addresses of the GPUs, in order, which the names in the folder tell: to read what is in it takes the kernel's
+/// driver about 0.2 ms a GPU. None where it is not plain that each of them has a node: then [`read`] finds out.
+pub fn addresses<'r>(state: &State, room: &'r mut [PciId]) -> Option<&'r [PciId]> {
     let folder = folder(state, GPUS)?;
-    let mut inventory = Inventory::new();
-    let mut are_addresses = true;
-    folder.each(&mut [MaybeUninit::uninit(); ROOM], |name, _| match PciId::parse(name.to_bytes()) {
-        Some(pci) => inventory.add(Gpu::at(pci)),
-        None => are_addresses = false,
+    let (mut count, mut are_addresses) = (0usize, true);
+    folder.each(&mut [MaybeUninit::uninit(); ROOM / 2], |name, _| match (PciId::parse(name.to_bytes()), room.get_mut(count)) {
+        (Some(pci), Some(place)) => {
+            (*place, count) = (pci, count.saturating_add(1));
+            sink_last(room.get_mut(..count).unwrap_or_default(), |pci| *pci);
+        }
+        // One more than there is room for is left out, as an inventory does.
+        (Some(_), None) => {}
+        (None, _) => are_addresses = false,
     });
-    let numbers = 0..u32::try_from(inventory.len()).unwrap_or_default();
-    (are_addresses && numbers.into_iter().all(|minor| has_node(state, minor))).then_some(inventory)
+    let addresses = room.get(..count)?;
+    let mut numbers = 0..u32::try_from(count).unwrap_or_default();
+    (are_addresses && numbers.all(|minor| has_node(state, minor))).then_some(addresses)
 }
 
 fn has_node(state: &State, minor: u32) -> bool {

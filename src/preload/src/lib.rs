@@ -24,6 +24,7 @@ mod hooks;
 mod hot;
 mod identity;
 mod inventory;
+mod lent;
 mod life;
 mod loader;
 mod lookup;

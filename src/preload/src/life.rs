@@ -1,14 +1,13 @@
 //! This process's life with CUDA: when it began, what was counted, its forks and its end.
 
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use core::ffi::{CStr, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use cuvisor_policy::{hash, names};
-use once_cell::race::OnceRef;
 
-use crate::apply::Value;
 use crate::event::{self, Kind, LateChange};
 use crate::state::State;
-use crate::sys::{self, Memory};
+use crate::sys;
 use crate::{driver, environ, nest, state, weak};
 
 /// Ticks of the first `cuInit`, and the process that made it.
@@ -50,38 +49,47 @@ pub fn begin() {
     }
 }
 
-/// The value of `CUDA_VISIBLE_DEVICES` that the driver read.
-static READ: OnceRef<'static, Option<Value>> = OnceRef::new();
+/// The value of `CUDA_VISIBLE_DEVICES` that the driver read, as a C string behind one character more: `=` before a value,
+/// and nothing else where the variable was unset. NULL before the first `cuInit`.
+static READ: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
 /// Notes the value that the driver has just read with success; the first one counts.
 pub fn driver_has_read(value: Option<&[u8]>) {
-    if READ.get().is_some() {
+    if !READ.load(Ordering::Relaxed).is_null() {
         return;
     }
-    let Some(memory) = Memory::map(size_of::<Option<Value>>()) else { return };
-    // SAFETY: the mapping is large enough, page-aligned, ours, and never given back.
-    let place = unsafe { &mut *memory.start().cast::<MaybeUninit<Option<Value>>>() };
+    let mark: &[u8] = if value.is_some() { b"=" } else { b"" };
+    let value = value.unwrap_or_default();
+    let Some(room) = environ::room(value.len().saturating_add(mark.len()).saturating_add(1)) else { return };
+    for (place, byte) in room.iter_mut().zip(mark.iter().chain(value).chain(b"\0")) {
+        place.write(*byte);
+    }
     // Another thread may have been first; then this memory is lost, once.
-    let _ = READ.set(place.write(value.map(Value::of)));
+    let _ = READ.compare_exchange(ptr::null_mut(), room.as_mut_ptr().cast(), Ordering::Release, Ordering::Relaxed);
+}
+
+/// The value that the driver read; the outer none before it has read any.
+fn what_the_driver_read() -> Option<Option<&'static [u8]>> {
+    let text = READ.load(Ordering::Acquire);
+    // SAFETY: the text was written whole, with its NUL, before its address was; it is never changed or given back.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text.cast()) }.to_bytes().strip_prefix(b"="))
 }
 
 /// Whether the driver has read this value, or none yet.
 pub fn is_what_the_driver_read(value: Option<&[u8]>) -> bool {
-    READ.get().is_none_or(|read| read.as_ref().map(Value::as_bytes) == value)
+    what_the_driver_read().is_none_or(|read| read == value)
 }
 
 /// Compares the variable with what the driver read, and logs a change, each new value once. This is the
 /// trap that Cuvisor exists for, caught in the act.
 pub fn look_for_late_change(state: &State) {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let Some(old) = READ.get() else { return };
-    let old = old.as_ref().map(Value::as_bytes);
+    let Some(old) = what_the_driver_read() else { return };
     let new = environ::get(names::VISIBLE_DEVICES);
     // The unset variable has a number that no value has.
     let fingerprint = new.map_or(1, |bytes| hash::add(hash::START, bytes) | 2);
     if old != new && LAST.swap(fingerprint, Ordering::Relaxed) != fingerprint {
-        let new = new.map(Value::of);
-        event::write(state, Kind::LateChange(&LateChange { old, new: new.as_ref().map(Value::as_bytes) }));
+        event::write(state, Kind::LateChange(&LateChange { old, new }));
     }
 }
 
@@ -97,7 +105,7 @@ pub fn is_forked() -> bool {
 
 /// At exit: the one event that tells how long and how much. A forked child that did not use CUDA itself
 /// leaves none.
-extern "C" fn end() {
+extern "C" fn end(_: *mut c_void) {
     if OWNER.load(Ordering::Relaxed) == sys::process() {
         sys::keep_errno(|| {
             look_for_late_change(state::get());

@@ -2,10 +2,11 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::Ordering;
 use cuvisor_policy::buffer::Text;
 use libloading::os::unix::Library;
 
+use crate::hot::hot;
 use crate::sys::c_text;
 use crate::weak;
 
@@ -49,7 +50,8 @@ impl Module {
 
 /// `dlsym` of the C library itself, past this library's own and every other preload's.
 pub fn real_dlsym() -> Option<Lookup> {
-    let mut found = REAL_DLSYM.load(Ordering::Acquire);
+    let known = &hot().real_dlsym;
+    let mut found = known.load(Ordering::Acquire);
     if found.is_null() {
         // Every x86-64 glibc has this version of the name: since 2.34 in libc, before in libdl. Other preloads' carry no version.
         if !weak::has_loader() {
@@ -57,7 +59,7 @@ pub fn real_dlsym() -> Option<Lookup> {
         }
         // SAFETY: the function is there, and both arguments are C strings.
         found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), crate::arch::DLSYM_VERSION.as_ptr()) };
-        REAL_DLSYM.store(found, Ordering::Release);
+        known.store(found, Ordering::Release);
     }
     if found.is_null() {
         return None;
@@ -68,9 +70,6 @@ pub fn real_dlsym() -> Option<Lookup> {
 
 /// The type of dlsym.
 pub type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-
-/// The C library's dlsym once it has been found; the assembly in [`crate::arch`] jumps through it.
-pub static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// A loaded library, opened once more for look-ups in it and closed when dropped.
 pub struct Opened(*mut c_void);

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use crate::driver::{self, Code, Slot};
 use crate::hooks;
+use crate::hot::hot;
 use crate::loader::{self, Module};
 use crate::state;
 use crate::sys;
@@ -34,7 +35,7 @@ fn chosen(handle: *mut c_void, name: &[u8], caller: *const c_void) -> *const c_v
     if name == b"dlsym" {
         // A program that asks libc's handle for dlsym itself would get past the hooks with it.
         let found = loader::lookup(handle, c"dlsym");
-        let is_libc = !found.is_null() && found == loader::REAL_DLSYM.load(Ordering::Acquire);
+        let is_libc = !found.is_null() && found == hot().real_dlsym.load(Ordering::Acquire);
         return if is_libc && state::get().active { hooks::own_dlsym() } else { LEAVE };
     }
     let Some(hook) = Hook::named(name) else { return LEAVE };

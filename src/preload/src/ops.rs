@@ -2,11 +2,10 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use cuvisor_policy::device::{Devices, Kind as SelectorKind, MAX_GPUS};
+use cuvisor_policy::device::{Devices, Kind as SelectorKind, MAX_GPUS, PciId};
 use cuvisor_policy::file::policy::Calls;
-use cuvisor_policy::guard::{self, Seen};
+use cuvisor_policy::guard::{self, Machine, Seen};
 use cuvisor_policy::hash;
-use cuvisor_policy::inventory::Inventory;
 
 use crate::apply::{self, Outcome};
 use crate::driver::{Code, Slot, Verdict, code};
@@ -75,19 +74,28 @@ fn after_init(state: &State, slot: &Slot, caller: *const c_void, outcome: &Outco
 /// A bit for each visible device outside the policy.
 fn outside(state: &State, slot: &Slot) -> u64 {
     let devices = &state.rights.devices;
-    let mut seen = [Seen { ordinal: 0, handle: 0, uuid: None, pci: None }; MAX_GPUS];
-    let count = seen.iter_mut().zip(slot.visible()).map(|(place, device)| *place = device).count();
-    let seen = seen.get(..count).unwrap_or_default();
     let by_index = matches!(devices, Devices::List(_)) && devices.selectors().any(|s| s.kind() == SelectorKind::Index);
-    let inventory = if by_index { comparable(state, seen) } else { None };
-    guard::outside(seen, devices, inventory.as_ref().filter(|inventory| !inventory.is_empty()))
+    if !by_index {
+        return guard::outside(slot.visible(), devices, None);
+    }
+    // Where the driver tells the devices' addresses, those of the machine are enough.
+    let mut room = [NOWHERE; MAX_GPUS];
+    let have_addresses = slot.visible().all(|device| device.pci.is_some());
+    match if have_addresses { inventory::addresses(state, &mut room) } else { None } {
+        Some(addresses) => guard::outside(slot.visible(), devices, Some(Machine::Addresses(addresses)).filter(|_| !addresses.is_empty())),
+        None => outside_inventory(state, slot),
+    }
 }
 
-/// The inventory to compare devices with: their addresses alone, where the driver tells these.
-fn comparable(state: &State, seen: &[Seen]) -> Option<Inventory> {
-    let have_addresses = seen.iter().all(|device| device.pci.is_some());
-    let addresses = if have_addresses { inventory::addresses(state) } else { None };
-    addresses.or_else(|| inventory::read(state))
+/// What an unused place holds.
+const NOWHERE: PciId = PciId { domain: 0, bus: 0, device: 0, function: 0 };
+
+/// The same by all that is known of the machine. It stands apart: an inventory takes pages.
+#[cold]
+#[inline(never)]
+fn outside_inventory(state: &State, slot: &Slot) -> u64 {
+    let inventory = inventory::read(state).filter(|inventory| !inventory.is_empty());
+    guard::outside(slot.visible(), &state.rights.devices, inventory.as_ref().map(Machine::Inventory))
 }
 
 /// The one event and the one line on stderr of a process that calls `cuInit` under a broken policy.

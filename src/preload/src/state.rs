@@ -4,7 +4,6 @@
 //! ours (B26). Nobody waits for anybody: threads that come at once each decide, the first result
 //! stays, and a fork in between loses nothing (B19).
 
-use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::decide::{Applied, Rights};
@@ -19,7 +18,7 @@ use crate::hot::{self, hot, idle};
 use crate::loader::{self, Module};
 use crate::reading::{Found, Reading, Scratch, complain};
 use crate::seal::{self, Sealed};
-use crate::sys::{self, File, Memory};
+use crate::sys::{self, File};
 use crate::trace::Trace;
 
 /// What holds for this process. What a decision writes stands first and begins, behind [`hot::Hot`], in one page: the
@@ -154,7 +153,7 @@ fn storage() -> Option<(&'static mut State, &'static mut Scratch)> {
 #[cold]
 #[inline(never)]
 fn own_storage() -> Option<(&'static mut State, &'static mut Scratch)> {
-    Some((mapped(*idle())?, mapped(Scratch::EMPTY)?))
+    Some((sys::mapped(*idle())?, sys::mapped(Scratch::EMPTY)?))
 }
 
 /// Claims the library's own room for a state; true for the first caller alone.
@@ -166,14 +165,6 @@ fn claim() -> bool {
 fn as_it_is() -> &'static State {
     // SAFETY: the claim was won, and nobody changes the state any more.
     unsafe { &*hot::room().place() }
-}
-
-/// A value in memory of its own that is never given back.
-fn mapped<T>(value: T) -> Option<&'static mut T> {
-    let memory = Memory::map(size_of::<T>())?;
-    // SAFETY: the mapping is at least as large as the value, page-aligned, ours, and never given back.
-    let place = unsafe { &mut *memory.start().cast::<MaybeUninit<T>>() };
-    Some(place.write(value))
 }
 
 #[inline(never)]

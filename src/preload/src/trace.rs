@@ -3,12 +3,13 @@
 //! `0.84 s cuInit -> 0 (4 GPUs) by libcudart.so.12 from flash_attn/__init__.py:3 from train.py:2`
 
 use core::ffi::c_void;
+use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::record::{Line, result_name};
 
 use crate::driver::Code;
 use crate::event::{Init, Kind, LateChange, Subject, Touch};
-use crate::facts;
+use crate::facts::Stat;
 use crate::life;
 use crate::loader::Module;
 use crate::python::{self, Stack};
@@ -107,7 +108,7 @@ fn is_shown(at: usize, count: usize) -> bool {
 
 /// Hundredths of a second since the process started (field 22 of /proc/pid/stat, in ticks of 10 ms since boot).
 fn age() -> Option<u64> {
-    let start = facts::start_time()?;
+    let start = Stat::read(&mut [MaybeUninit::uninit(); 1024])?.start_time?;
     Some((sys::since_boot() / 10_000).saturating_sub(start))
 }
 

@@ -25,7 +25,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "cmp al, 0x64", // d
         "je 4f",
         "2:", // leave it to the C library
-        "mov rax, qword ptr [rip + {real}]",
+        "mov rax, qword ptr [rip + {page} + {real}]",
         "test rax, rax",
         "jz 5f",
         "jmp rax",
@@ -79,7 +79,8 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "test rax, rax",
         "jz 7b",
         "jmp rax",
-        real = sym crate::loader::REAL_DLSYM,
+        page = sym crate::hot::PAGE,
+        real = const core::mem::offset_of!(crate::hot::Page, hot.real_dlsym),
         choose = sym crate::lookup::choose,
         find = sym crate::lookup::find_dlsym,
     )

@@ -91,23 +91,12 @@ impl File {
         })
     }
 
-    /// One read; the number of bytes, 0 at the end.
-    pub fn read(&self, buffer: &mut [u8]) -> Option<usize> {
-        // SAFETY: the descriptor is open and the pointer and length are those of one slice.
-        let count = unsafe { system_call!(SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
-        usize::try_from(count).ok()
-    }
-
-    /// Reads until the buffer is full or the file ends; the number of bytes.
-    pub fn read_all(&self, buffer: &mut [u8]) -> Option<usize> {
-        let mut filled = 0usize;
-        while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
-            match self.read(room)? {
-                0 => break,
-                count => filled = filled.saturating_add(count),
-            }
-        }
-        Some(filled)
+    /// One read, into room that need not be filled with zeros before.
+    pub fn read_once<'b>(&self, room: &'b mut Buffer) -> Option<&'b [u8]> {
+        // SAFETY: the descriptor is open; the kernel writes at most as many bytes as the room has.
+        let count = unsafe { system_call!(SYS_read, self.0, room.as_mut_ptr(), room.len()) };
+        // SAFETY: the kernel has written so many bytes, or says an error.
+        unsafe { written(room, usize::try_from(count).ok()?) }
     }
 
     /// Reads until the room is full or the file ends. The room need not be filled with zeros before.
@@ -192,19 +181,10 @@ impl Socket {
     }
 }
 
-/// The whole of a small file, as much as fits.
-pub fn read_file<const N: usize>(path: &CStr) -> Option<Text<N>> {
-    let file = File::open(path).ok()?;
-    let mut text = Text::<N>::new();
-    let len = file.read_all(text.room())?;
-    text.set_len(len);
-    Some(text)
-}
-
-/// The same into a text that is there already; it is empty where the file cannot be read.
-pub fn read_file_into<const N: usize>(path: &CStr, text: &mut Text<N>) {
-    let len = File::open(path).ok().and_then(|file| file.read_all(text.room()));
-    text.set_len(len.unwrap_or_default());
+/// What a small file of the kernel says, as much as there is room for, in the one read that such a file needs: those of /proc
+/// that are about one thing give all of it at once.
+pub fn read_file<'b>(path: &CStr, room: &'b mut Buffer) -> Option<&'b [u8]> {
+    File::open(path).ok()?.read_once(room)
 }
 
 /// Whether a file of this name exists.
@@ -225,4 +205,12 @@ pub fn read_link_into<const N: usize>(path: &CStr, text: &mut Text<N>) {
     // SAFETY: `path` is a C string, and the pointer and length are those of one array.
     let len = unsafe { system_call!(SYS_readlink, path.as_ptr(), text.room().as_mut_ptr(), N) };
     text.set_len(usize::try_from(len).unwrap_or_default());
+}
+
+/// The working folder (getcwd(2)), into a text that is there already; empty where it has no path or one that does not fit.
+pub fn working_folder<const N: usize>(text: &mut Text<N>) {
+    // SAFETY: the pointer and length are those of one array.
+    let len = unsafe { system_call!(SYS_getcwd, text.room().as_mut_ptr(), N) };
+    // The length counts the NUL.
+    text.set_len(usize::try_from(len).unwrap_or_default().saturating_sub(1));
 }

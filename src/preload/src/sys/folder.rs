@@ -20,11 +20,7 @@ impl Directory {
 
     /// What a small file of the kernel in this folder says, in the one read that such a file needs.
     pub fn read<'b>(&self, path: &CStr, room: &'b mut Buffer) -> Option<&'b [u8]> {
-        let file = File::open_from(self.0.0, path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
-        // SAFETY: the descriptor is open; the kernel writes at most as many bytes as the room has.
-        let count = unsafe { system_call!(SYS_read, file.0, room.as_mut_ptr(), room.len()) };
-        // SAFETY: the kernel has written so many bytes, or says an error.
-        unsafe { written(room, usize::try_from(count).ok()?) }
+        File::open_from(self.0.0, path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?.read_once(room)
     }
 
     /// Calls `look` with the name of each entry but `.` and `..`, and its kind as far as the file system tells it.

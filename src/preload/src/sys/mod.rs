@@ -1,6 +1,6 @@
 //! The system calls that the library makes, each a safe function.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 
 /// Makes a system call with libc's `syscall`. Every name that this library imports is looked up at the start
@@ -16,7 +16,7 @@ mod folder;
 pub mod landlock;
 mod window;
 
-pub use file::{File, Socket, exists, read_file, read_file_into, read_link, read_link_into};
+pub use file::{File, Socket, exists, read_file, read_link, read_link_into, working_folder};
 pub use folder::{Directory, EntryKind};
 pub use window::Window;
 
@@ -93,6 +93,14 @@ impl Memory {
         // SAFETY: the mapping is ours, and `self` is consumed, so no reference into it is left.
         unsafe { system_call!(SYS_munmap, self.start, self.len) };
     }
+}
+
+/// A value in memory of its own that is never given back.
+pub fn mapped<T>(value: T) -> Option<&'static mut T> {
+    let memory = Memory::map(size_of::<T>())?;
+    // SAFETY: the mapping is at least as large as the value, page-aligned, ours, and never given back.
+    let place = unsafe { &mut *memory.start().cast::<MaybeUninit<T>>() };
+    Some(place.write(value))
 }
 
 /// How many threads the process has: `/proc/self/task` has a folder for each, and a folder's links are its `.`, its name
@@ -197,9 +205,13 @@ pub fn file_size_limit() -> Option<u64> {
 }
 
 /// Calls `function` when the process exits in the ordinary way.
-pub fn at_exit(function: extern "C" fn()) {
-    // SAFETY: the function is code of this library, which a preloaded library never leaves.
-    unsafe { libc::atexit(function) };
+pub fn at_exit(function: extern "C" fn(*mut c_void)) {
+    unsafe extern "C" {
+        fn __cxa_atexit(function: extern "C" fn(*mut c_void), argument: *mut c_void, library: *const c_void) -> c_int;
+    }
+    // SAFETY: the function is code of this library, which is never unloaded; it is called at exit alone, as no library is
+    // named. That is what atexit(3) comes to, which the C library has no name for: each library brings code of its own.
+    unsafe { __cxa_atexit(function, core::ptr::null_mut(), core::ptr::null()) };
 }
 
 /// The bytes of a C string that outlives the call; empty for NULL.

@@ -5,11 +5,16 @@
 //! copy but "whatever stands behind us": it serves programs that are linked to the driver while another
 //! preload with the same hooks stands between, and those for which no copy is loaded at all.
 
+mod copies;
+mod seen;
+
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use cuvisor_policy::device::{MAX_GPUS, PciId, Uuid};
 use cuvisor_policy::guard::Seen;
 
+pub use self::copies::{behind_us, slot_of};
+use self::seen::SeenCell;
 use crate::hot::hot;
 use crate::loader::{Module, Opened};
 use crate::table::{COUNT, HOOKS, Hook};
@@ -46,6 +51,7 @@ pub enum Verdict {
 }
 
 /// One copy of the driver.
+#[repr(C)] // the devices last: what one GPU's process writes lies in one page
 pub struct Slot {
     /// Where the copy is mapped; 0 while the slot is free.
     base: AtomicUsize,
@@ -61,25 +67,11 @@ pub struct Slot {
     pub used: AtomicU64,
     /// The same for calls that failed or were refused.
     pub failed: AtomicU64,
-    seen: [SeenCell; MAX_GPUS],
     seen_count: AtomicU32,
-}
-
-/// A [`Seen`] that threads may write at once: they all write what the driver told them, which is the same.
-struct SeenCell {
-    handle: AtomicI32,
-    uuid: [AtomicU64; 2],
-    pci: AtomicU64,
-    known: AtomicU8,
+    seen: [SeenCell; MAX_GPUS],
 }
 
 static SLOT_LIST: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
-
-impl SeenCell {
-    const fn new() -> Self {
-        Self { handle: AtomicI32::new(0), uuid: [const { AtomicU64::new(0) }; 2], pci: AtomicU64::new(0), known: AtomicU8::new(0) }
-    }
-}
 
 /// The slot of this number.
 #[inline]
@@ -99,50 +91,6 @@ pub fn slots() -> impl Iterator<Item = (usize, &'static Slot)> {
     SLOT_LIST.iter().enumerate()
 }
 
-/// The slot for callers of our exported names: the copy that stands directly behind us, else slot 0.
-pub fn behind_us() -> &'static Slot {
-    static CACHE: AtomicUsize = AtomicUsize::new(0);
-    let cached = CACHE.load(Ordering::Acquire);
-    if cached != 0 {
-        return slot(cached.wrapping_sub(1));
-    }
-    let found = crate::sys::keep_errno(|| {
-        let next = crate::loader::lookup(libc::RTLD_NEXT, Hook::Init.name());
-        // What stands behind us stays there: another preload, for which slot 0 is, too. Only where nothing
-        // stands there yet is it asked again.
-        if next.is_null() { loaded_copy() } else { Some(slot_of(next).unwrap_or_default()) }
-    });
-    if let Some(number) = found {
-        CACHE.store(number.wrapping_add(1), Ordering::Release);
-    }
-    slot(found.unwrap_or_default())
-}
-
-/// A copy that is loaded but not in the scope behind us: a library that was opened with RTLD_LOCAL and
-/// is linked to the driver calls our exported names all the same. With no copy loaded, none is: the
-/// caller then gets error 100.
-fn loaded_copy() -> Option<usize> {
-    slot_of(Opened::loaded("libcuda.so.1\0")?.lookup(c"cuDriverGetVersion"))
-}
-
-/// The number of the slot for the driver copy that a function lies in, taken if it is new; none where
-/// the function lies in something else (another preload), or all slots are taken.
-pub fn slot_of(function: *const c_void) -> Option<usize> {
-    let module = Module::of(function)?;
-    let library = module.open()?;
-    // A driver has this function itself; a library that only wraps some of the driver's has not.
-    let version = library.lookup(c"cuDriverGetVersion");
-    if Module::of(version)?.base != module.base {
-        return None;
-    }
-    let (number, slot) = slots().skip(1).find(|(_, slot)| {
-        let taken = slot.base.compare_exchange(0, module.base, Ordering::AcqRel, Ordering::Acquire);
-        taken.is_ok() || taken == Err(module.base)
-    })?;
-    slot.learn(&module, &library);
-    Some(number)
-}
-
 impl Slot {
     const fn new() -> Self {
         Self {
@@ -155,23 +103,31 @@ impl Slot {
             got: AtomicU64::new(0),
             used: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-            seen: [const { SeenCell::new() }; MAX_GPUS],
             seen_count: AtomicU32::new(0),
+            seen: [const { SeenCell::new() }; MAX_GPUS],
         }
     }
 
     /// Looks the copy's functions up. It is done again for a copy that is known: another file may have
     /// been loaded at the address since.
     fn learn(&self, module: &Module, library: &Opened) {
-        let own = |name: &CStr| {
+        // A library is mapped in one piece: what lies between two places of it is of it. Asking the loader means that it
+        // goes through all of the library's names.
+        let (mut first, mut last) = (module.base, module.base);
+        let mut own = |name: &CStr| {
             let found = library.lookup(name);
-            let here = Module::of(found).is_some_and(|m| m.base == module.base);
-            if here { found } else { core::ptr::null_mut() }
+            let is_between = (first..=last).contains(&found.addr());
+            if is_between || Module::of(found).is_some_and(|m| m.base == module.base) {
+                (first, last) = (first.min(found.addr()), last.max(found.addr()));
+                found
+            } else {
+                core::ptr::null_mut()
+            }
         };
         for (place, (_, name)) in self.real.iter().zip(HOOKS) {
             place.store(own(name), Ordering::Release);
         }
-        let uuid = [c"cuDeviceGetUuid_v2", c"cuDeviceGetUuid"].into_iter().map(own).find(|f| !f.is_null());
+        let uuid = [c"cuDeviceGetUuid_v2", c"cuDeviceGetUuid"].into_iter().map(&mut own).find(|f| !f.is_null());
         self.uuid.store(uuid.unwrap_or(core::ptr::null_mut()), Ordering::Release);
         self.pci.store(own(c"cuDeviceGetPCIBusId"), Ordering::Release);
     }
@@ -251,7 +207,7 @@ impl Slot {
     }
 
     /// The devices that the driver has shown.
-    pub fn visible(&self) -> impl Iterator<Item = Seen> {
+    pub fn visible(&self) -> impl Iterator<Item = Seen> + Clone {
         let count = usize::try_from(self.seen_count.load(Ordering::Acquire)).unwrap_or_default();
         (0i32..).zip(self.seen.iter().take(count)).map(|(ordinal, cell)| cell.load(ordinal))
     }
@@ -347,34 +303,4 @@ pub fn typed<F: Copy>(function: *mut c_void) -> Option<F> {
 /// The real function of a hook as a function pointer of the caller's type.
 pub fn typed_real<F: Copy>(slot: &Slot, hook: Hook) -> Option<F> {
     slot.function(hook)
-}
-
-impl SeenCell {
-    fn store(&self, handle: c_int, uuid: Option<Uuid>, pci: Option<PciId>) {
-        self.handle.store(handle, Ordering::Relaxed);
-        let bytes = uuid.map_or([0; 16], |u| u.0);
-        for (place, half) in self.uuid.iter().zip(bytes.as_chunks::<8>().0) {
-            place.store(u64::from_be_bytes(*half), Ordering::Relaxed);
-        }
-        let packed =
-            pci.map_or(0, |p| u64::from(p.domain) << 32 | u64::from(p.bus) << 16 | u64::from(p.device) << 8 | u64::from(p.function));
-        self.pci.store(packed, Ordering::Relaxed);
-        self.known.store(u8::from(uuid.is_some()) | u8::from(pci.is_some()) << 1, Ordering::Release);
-    }
-
-    fn load(&self, ordinal: c_int) -> Seen {
-        let known = self.known.load(Ordering::Acquire);
-        let mut bytes = [0u8; 16];
-        for (chunk, half) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&self.uuid) {
-            *chunk = half.load(Ordering::Relaxed).to_be_bytes();
-        }
-        let packed = self.pci.load(Ordering::Relaxed).to_be_bytes();
-        let [d3, d2, d1, d0, _, bus, device, function] = packed;
-        Seen {
-            ordinal,
-            handle: self.handle.load(Ordering::Relaxed),
-            uuid: (known & 1 != 0).then_some(Uuid(bytes)),
-            pci: (known & 2 != 0).then_some(PciId { domain: u32::from_be_bytes([d3, d2, d1, d0]), bus, device, function }),
-        }
-    }
 }
