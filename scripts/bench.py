@@ -2,8 +2,10 @@
 import argparse
 import os
 import pathlib
+import random
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -41,6 +43,10 @@ BARE = ["PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES=0"]
 
 def preload(path):
     return [f"LD_PRELOAD={path}"]
+
+
+def preloaded(path):
+    return {"LD_PRELOAD": str(path)}
 
 
 def under(rules):
@@ -115,7 +121,7 @@ def driver_environment(**more):
 
 
 def call_rows():
-    held = {"LD_PRELOAD": str(LIBRARY), "CUVISOR_DEVICES": "1"}
+    held = preloaded(LIBRARY) | {"CUVISOR_DEVICES": "1"}
     audit = WORK / "all.toml"
     audit.write_text(f'[audit]\nfile = "{WORK}/all.jsonl"\ncalls = "all"\n[default]\ndevices = [1]\n')
     rows = {
@@ -123,7 +129,7 @@ def call_rows():
         "cuDeviceGet after the first (fake driver)": (["get", "10000000"], {}, held, "ns"),
         "cuDeviceGet from 8 threads at once, processor time": (["get", "2000000", "8"], {}, held, "ns"),
         "cuInit again, nothing logged": (["init", "20000"], {}, held, "us"),
-        "cuInit again, an event each, file sink": (["init", "2000"], {}, {"LD_PRELOAD": str(LIBRARY), "CUVISOR_POLICY": str(audit)}, "us"),
+        "cuInit again, an event each, file sink": (["init", "2000"], {}, preloaded(LIBRARY) | {"CUVISOR_POLICY": str(audit)}, "us"),
     }
     silent = 0.0
     for name, (arguments, before, after, unit) in rows.items():
@@ -150,7 +156,7 @@ def run_row():
 def held_environment():
     """A policy of 10 rules, the last of which matches, beside an empty library and beside nothing."""
     base = {"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "0"}
-    return base, base | {"LD_PRELOAD": str(EMPTY)}, base | {"LD_PRELOAD": str(LIBRARY), "CUVISOR_POLICY": policy(10, "held.toml"), "CUVISOR_BENCH_JOB": "j9"}
+    return base, base | preloaded(EMPTY), base | preloaded(LIBRARY) | {"CUVISOR_POLICY": policy(10, "held.toml"), "CUVISOR_BENCH_JOB": "j9"}
 
 
 def system_calls_row():
@@ -196,12 +202,16 @@ def many_row():
         return time.perf_counter() - before
 
     # Made before the clock starts.
-    held = {"LD_PRELOAD": str(LIBRARY), "CUVISOR_DEVICES": "1"}
-    kinds = [{}, {"LD_PRELOAD": str(EMPTY)}, held, held | {"CUVISOR_AUDIT": str(WORK / "many.jsonl")}]
-    environments = [driver_environment(**more) for more in kinds]
-    bare, empty, silent, logged = (min(column) for column in zip(*([all_at_once(one) for one in environments] for _ in range(10))))
-    told = f"{logged / bare:.2f} x; {silent / bare:.2f} x without a log, {empty / bare:.2f} x an empty C library"
-    yield "300 processes at once, cuInit and cuDeviceGet, all logged", f"{bare:.2f} to {logged:.2f} s", told, "prog handle init get:0"
+    held = preloaded(LIBRARY) | {"CUVISOR_DEVICES": "1"}
+    kinds = {"bare": {}, "empty": preloaded(EMPTY), "silent": held, "logged": held | {"CUVISOR_AUDIT": str(WORK / "many.jsonl")},
+             "log only": preloaded(CALLERS / "liblog_only.so") | {"LOG_ONLY": str(WORK / "many.log")}}
+    environments = {kind: driver_environment(**more) for kind, more in kinds.items()}
+    rounds = [{kind: all_at_once(environments[kind]) for kind in random.sample(list(kinds), len(kinds))} for _ in range(20)]
+    times = {kind: statistics.median(one[kind] for one in rounds) for kind in kinds}
+    # Of each round its own ratio: the machine is not the same in the next one.
+    ratio = {kind: f"{statistics.median(one[kind] / one['bare'] for one in rounds):.2f} x" for kind in kinds}
+    told = f"{ratio['silent']} without a log, {ratio['empty']} an empty C library; {ratio['logged']} all logged, {ratio['log only']} a C library that logs and does nothing else"
+    yield "300 processes at once, cuInit and cuDeviceGet", f"{times['bare']:.2f} to {times['silent']:.2f} s, {times['logged']:.2f} s logged", told, "prog handle init get:0"
 
 
 def memory_row():
@@ -214,8 +224,8 @@ def memory_row():
         process.wait()
         return total
 
-    empty = private({"LD_PRELOAD": str(EMPTY)})
-    held = private({"LD_PRELOAD": str(LIBRARY), "CUVISOR_POLICY": policy(10, "memory.toml"), "CUVISOR_BENCH_JOB": "j9"})
+    empty = private(preloaded(EMPTY))
+    held = private(preloaded(LIBRARY) | {"CUVISOR_POLICY": policy(10, "memory.toml"), "CUVISOR_BENCH_JOB": "j9"})
     yield "private dirty memory of an idle process", f"{empty} to {held} KiB", f"+{held - empty} KiB beside the empty library", "/proc/pid/smaps of sleep"
 
 

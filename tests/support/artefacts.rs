@@ -72,7 +72,7 @@ pub fn artefacts() -> &'static Artefacts {
 /// Compiles the callers in C. They are linked to a libcuda.so in their folder, as to the toolkit's stub.
 fn compile(artefacts: &Artefacts) {
     std::fs::copy(&artefacts.fake, artefacts.callers.join("libcuda.so")).expect("the driver's copy");
-    let programs: [(&str, &str, &[&str]); 21] = [
+    let programs: [(&str, &str, &[&str]); 22] = [
         ("prog", "prog.c", &[]),
         ("prog_linked", "prog.c", &["-DLINKED", "-lcuda"]),
         ("libdeep.so", "deep.c", &["-shared", "-lcuda"]),
@@ -86,6 +86,7 @@ fn compile(artefacts: &Artefacts) {
         ("racer", "racer.c", &[]),
         ("libempty.so", "empty.c", &["-shared"]),
         ("libseal_only.so", "seal_only.c", &["-shared"]),
+        ("liblog_only.so", "log_only.c", &["-shared"]),
         ("reader", "reader.c", &[]),
         ("bench", "bench.c", &[]),
         ("log", "log.c", &[]),
