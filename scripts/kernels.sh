@@ -74,6 +74,7 @@ mount -t tmpfs none /dev
 mount -t tmpfs -o mode=1777 none /tmp
 mkdir /dev/dri /dev/shm
 for node in null nvidia0 nvidia1 nvidiactl dri/card0 dri/card1; do mknod -m 666 /dev/$node c 1 3; done
+mknod -m 666 /dev/full c 1 7
 ln -s /proc/self/fd/1 /dev/stdout
 policy=true
 # Runs a program under the library and puts what it says into one line.
@@ -83,19 +84,22 @@ under() {
     said=$(env -i PATH=/bin:/callers LD_LIBRARY_PATH=/lib64 FAKE_CUDA_GPUS=2 CUVISOR_PROC_ROOT=/machine CUVISOR_POLICY=/etc/$policy.toml LD_PRELOAD=/lib64/libcuvisor.so "$@" 2>&1)
     echo "ROW $name: $(echo "$said" | tr '\r\n' '  ')"
 }
-level() { echo "ROW $1: $(tail -n 1 /tmp/audit.jsonl | grep -o '"seal":{.*' | grep -oE '"(level|abi|threads_not_covered|reason)":("[^"]*"|[0-9]+)' | tr '\n' ' ')"; }
+level() { echo "ROW $1: $(grep '"event":"init"' /tmp/audit.jsonl | tail -n 1 | grep -o '"seal":{.*' | grep -oE '"(level|abi|threads_not_covered|reason)":("[^"]*"|[0-9]+)' | tr '\n' ' ')"; }
 under nodes ioctl /dev/nvidia0 /dev/nvidia1 /dev/dri/card0 /dev/dri/card1 /dev/nvidiactl /dev/null
 under static bash -c 'ioctl_static /dev/nvidia0 /dev/nvidia1'
 under 'empty environment' bash -c 'exec -c ioctl_static /dev/nvidia0 /dev/nvidia1'
 under files bash -c 'for f in /tmp/new /etc/passwd /dev/shm/new /root/new /dev/stdout /dev/null; do echo >>$f || echo no $f; done; echo >/new && echo new'
+under links bash -c 'busybox mkdir /tmp/a /tmp/b; echo >/tmp/a/x; busybox ln /tmp/a/x /tmp/b/x && echo linked'
+under 'the variable' bash -c 'echo $CUVISOR_SEALED'
+under 'the variable alone' "CUVISOR_SEALED=$said" ioctl /dev/nvidia0 /dev/nvidia1
+under inherited bash -c 'prog handle init'
+level 'told of that'
 under 'thread that ran before' waiting /dev/nvidia0 /dev/nvidia1
-grep '"event":"init"' /tmp/audit.jsonl | tail -n 1 >/tmp/last && mv /tmp/last /tmp/audit.jsonl
 level 'told of it'
 chmod 666 /tmp/audit.jsonl
 under 'another user' busybox su nobody -s /bin/bash -c 'ioctl /dev/nvidia0 /dev/nvidia1; busybox grep NoNewPrivs /proc/self/status'
 policy=require
 under required prog handle init
-grep '"event":"init"' /tmp/audit.jsonl | tail -n 1 >/tmp/last && mv /tmp/last /tmp/audit.jsonl
 level 'told then'
 poweroff -f
 END
@@ -106,7 +110,7 @@ END
 # What PID 1 says under a kernel, with these parameters more.
 boot() {
     timeout 300 qemu-system-x86_64 -accel tcg -cpu max -m 512 -nographic -no-reboot -nodefaults -serial stdio \
-        -kernel "$1" -initrd "$WORK/initramfs" -append "console=ttyS0 quiet panic=-1 ${2:-}" </dev/null 2>"$WORK/qemu.txt" | tr -d '\r' | grep -ao 'ROW .*' | sed 's/^ROW //; s/  */ /g; s/ $//'
+        -kernel "$1" -initrd "$WORK/initramfs" -append "console=ttyS0 quiet panic=-1 ${2:-}" </dev/null 2>"$WORK/qemu.txt" | tr -d '\r' | grep -ao 'ROW .*' | sed -E 's/^ROW //; s/ +/ /g; s/ $//; s/#[0-9a-f]{16}/#MARK/'
 }
 
 expected() {
@@ -116,6 +120,11 @@ nodes: /dev/nvidia0 open 13 /dev/nvidia1 25 /dev/dri/card0 open 13 /dev/dri/card
 static: /dev/nvidia0 open 13 /dev/nvidia1 25
 empty environment: /dev/nvidia0 open 13 /dev/nvidia1 25
 files: bash: line 1: /new: Permission denied
+links: linked
+the variable: /dev/nvidia0 /dev/dri/card0 #MARK
+the variable alone: /dev/nvidia0 open 13 /dev/nvidia1 25
+inherited: init 0
+told of that: "level":"inherited"
 thread that ran before: /dev/nvidia0 25 /dev/nvidia1 25 init 0
 told of it: "level":"open for writing" "abi":2 "threads_not_covered":1
 another user: /dev/nvidia0 open 13 /dev/nvidia1 25 NoNewPrivs:	1
@@ -128,6 +137,11 @@ nodes: /dev/nvidia0 13 /dev/nvidia1 25 /dev/dri/card0 13 /dev/dri/card1 25 /dev/
 static: /dev/nvidia0 13 /dev/nvidia1 25
 empty environment: /dev/nvidia0 13 /dev/nvidia1 25
 files: new
+links: linked
+the variable: /dev/nvidia0 /dev/dri/card0 #MARK
+the variable alone: /dev/nvidia0 13 /dev/nvidia1 25
+inherited: init 0
+told of that: "level":"inherited"
 END
         if [ "$1" = trixie ]; then
             echo 'thread that ran before: /dev/nvidia0 25 /dev/nvidia1 25 init 0'
@@ -147,6 +161,11 @@ nodes: /dev/nvidia0 25 /dev/nvidia1 25 /dev/dri/card0 25 /dev/dri/card1 25 /dev/
 static: /dev/nvidia0 25 /dev/nvidia1 25
 empty environment: /dev/nvidia0 25 /dev/nvidia1 25
 files: new
+links: linked
+the variable:
+the variable alone: /dev/nvidia0 25 /dev/nvidia1 25
+inherited: init 0
+told of that: "level":"failed" "reason":"no landlock"
 thread that ran before: /dev/nvidia0 25 /dev/nvidia1 25 init 0
 told of it: "level":"failed" "reason":"no landlock"
 another user: /dev/nvidia0 25 /dev/nvidia1 25 NoNewPrivs:	0

@@ -18,7 +18,7 @@ fn possible(test: &str) -> bool {
 /// `ioctl` and `static` in it stand for the program and its static twin, `PROG` for prog.
 fn sealed(policy: &str, script: &str, prepare: impl FnOnce(Child) -> Child) -> Output {
     let ioctl = artefacts().callers.join("ioctl").display().to_string();
-    let setup = "mount -t tmpfs none /dev && mkdir /dev/dri /dev/nvidia-caps /dev/pts /dev/shm && mknod /dev/null c 1 3 && mknod /dev/nvidiactl c 1 3 && \
+    let setup = "mount -t tmpfs none /dev && mkdir /dev/dri /dev/nvidia-caps /dev/pts /dev/shm && mknod /dev/null c 1 3 && mknod /dev/full c 1 7 && mknod /dev/nvidiactl c 1 3 && \
                  mknod /dev/nvidia-uvm c 1 3 && for k in 0 1 2 3; do mknod /dev/nvidia$k c 1 3; mknod /dev/dri/card$k c 1 3; mknod /dev/dri/renderD12$k c 1 3; \
                  mknod /dev/nvidia-caps/nvidia-cap3$k c 1 3; done && ln -s /proc/self/fd/1 /dev/stdout && ln -s /dev/loop /dev/loop && chmod 666 /dev/nvidia* /dev/null || exit 9\n";
     let script = script.replace("static ", &format!("{ioctl}_static ")).replace("ioctl ", &format!("{ioctl} "));
@@ -54,6 +54,32 @@ fn the_other_gpus_nodes_are_denied_and_nothing_else() {
     let expected = "/dev/nvidia0 13\n/dev/nvidia1 25\n/dev/nvidia3 13\n/dev/dri/card0 13\n/dev/dri/card1 25\n/dev/dri/renderD121 25\n/dev/dri/renderD122 13\n\
                     /dev/nvidia-caps/nvidia-cap30 13\n/dev/nvidia-caps/nvidia-cap31 25\n/dev/nvidiactl 25\n/dev/nvidia-uvm 25\n/dev/null 25\n";
     assert_eq!(out.told(), expected);
+}
+
+#[test]
+fn files_are_renamed_and_linked_into_other_folders_as_before() {
+    if !possible("files_are_renamed_and_linked_into_other_folders_as_before") {
+        return;
+    }
+    let script = "mkdir -p a b /dev/shm/a /dev/shm/b; touch a/x a/y /dev/shm/a/x; ln a/y b/y; ln /dev/shm/a/x /dev/shm/b/x; \
+                  perl -e 'rename(\"a/x\", \"b/x\") or die \"rename: $!\"'; ls b /dev/shm/b";
+    let out = sealed(ONE, script, |c| c);
+    assert_eq!((out.told(), &*out.stderr), ("/dev/shm/b:\nx\n\nb:\nx\ny\n", ""));
+}
+
+#[test]
+fn a_process_that_has_the_variable_and_not_the_seal_is_sealed() {
+    if !possible("a_process_that_has_the_variable_and_not_the_seal_is_sealed") {
+        return;
+    }
+    // A batch system takes a job's environment from where it is handed in to where it runs.
+    let script = "value=$(bash -c 'echo $CUVISOR_SEALED'); echo ${value% *}; export CUVISOR_SEALED=$value; PROG handle init >/dev/null; \
+                  exec ioctl /dev/nvidia0 /dev/nvidia1";
+    let out = sealed(ONE, script, |c| c);
+    let nodes = "/dev/nvidia0 /dev/dri/card0 /dev/dri/renderD120 /dev/nvidia-caps/nvidia-cap30";
+    assert!(out.told().starts_with(nodes), "{out:?}");
+    assert!(out.told().ends_with("\n/dev/nvidia0 13\n/dev/nvidia1 25\n"), "{out:?}");
+    assert_eq!(out.event("init")["seal"]["level"], "ioctl");
 }
 
 #[test]

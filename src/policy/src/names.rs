@@ -47,7 +47,10 @@ pub const VARIABLES: [(&str, &str); 10] = [
     (DISABLE, "1: the library does nothing"),
     (PROC_ROOT, "folder that stands for / where GPUs are listed (for tests)"),
     (APPLIED, "written by the library: what was asked for, and what it made of that"),
-    (SEALED, "written by the library: the device nodes that the process is sealed off from, and a mark of the devices that it keeps"),
+    (
+        SEALED,
+        "written by the library: the device nodes that the process is sealed off from, and a mark of the devices that it keeps; believed only where the kernel shows the seal",
+    ),
 ];
 
 /// The policy file of a machine or an image.

@@ -111,6 +111,10 @@ fn seal(verdict: &Verdict) -> Finding {
         }
         None => return ok(CHECK, "not possible here: this kernel has no Landlock"),
         Some(abi) if abi >= 5 => format!("Landlock ABI {abi}: commands to the nodes of other GPUs can be denied"),
+        Some(1) => {
+            "Landlock ABI 1: opening the nodes of other GPUs for writing can be denied, and below such a seal no file can be renamed into another folder"
+                .to_owned()
+        }
         Some(abi) => format!("Landlock ABI {abi}: opening the nodes of other GPUs for writing can be denied"),
     };
     if asked && !lists {

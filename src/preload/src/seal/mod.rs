@@ -2,13 +2,15 @@
 //! that it starts, whatever they link, for good (landlock(7)).
 //!
 //! Landlock forbids what no rule allows. So a rule is made for every entry of `/` and of `/dev` but the
-//! nodes that are denied, which leaves everything else as it was. Only one right is handled: to send
+//! nodes that are denied, which leaves everything else as it was. The right that is taken is to send
 //! commands to a device (IOCTL_DEV, from ABI 5), or, on older kernels, to open for writing, which the
-//! driver does with its nodes. A node that is made directly in `/dev` later is beneath no rule, and so a
+//! driver does with its nodes. What every seal takes besides, to rename and link into another folder,
+//! is given back by the same rules; to mount, and to trace a process outside the seal, cannot be. A node that is made directly in `/dev` later is beneath no rule, and so a
 //! GPU that appears later is not opened by accident.
 
 mod nodes;
 
+use core::ffi::CStr;
 use cuvisor_policy::buffer::Text;
 use cuvisor_policy::{names, sealed};
 
@@ -17,7 +19,7 @@ use crate::inventory;
 use crate::reading::Scratch;
 use crate::state::State;
 use crate::sys::landlock::{self, Ruleset};
-use crate::sys::{self, Buffer, Directory};
+use crate::sys::{self, Buffer, Directory, File};
 
 /// The paths that are denied, separated by blanks.
 pub type Nodes = Text<NODES>;
@@ -48,11 +50,10 @@ pub enum Sealed {
 /// Seals the process off from the GPUs outside its policy: in narrow outside the rule's whole list, so
 /// that workers may still choose.
 pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
-    // A seal cannot be taken off, so who has inherited this variable has inherited the seal; and who has
-    // not and sets it could start a program without this library as well.
-    let mark = sealed::mark(&state.rights.devices);
+    let (mark, abi) = (sealed::mark(&state.rights.devices), landlock::abi());
     if let Some((nodes, of)) = environ::get(names::SEALED).and_then(sealed::split)
         && of == mark
+        && holds(abi, nodes)
     {
         return Sealed::Inherited(Text::of(nodes));
     }
@@ -64,7 +65,6 @@ pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
     if denied.is_empty() {
         return Sealed::Nothing;
     }
-    let abi = landlock::abi();
     if abi < 1 {
         return Sealed::Failed("no landlock");
     }
@@ -77,6 +77,23 @@ pub fn seal(state: &State, scratch: &mut Scratch) -> Sealed {
     };
     environ::set_parts(names::SEALED, &[denied.as_bytes(), b" ", &mark]);
     Sealed::Held { abi, denied, uncovered }
+}
+
+/// A device that is there everywhere and that nobody sends commands to: a seal denies it these, so that a child can see
+/// the seal.
+const WITNESS: &CStr = c"/dev/full";
+
+/// Whether the variable's seal holds here. A seal cannot be taken off, but the variable travels farther than the seal: with
+/// the environment that a batch system, a terminal multiplexer or a service manager takes along to where it starts a job.
+/// Where it cannot be seen, the variable is believed.
+fn holds(abi: i32, nodes: &[u8]) -> bool {
+    if landlock::denies_commands(abi) {
+        return File::open(WITNESS).ok().and_then(|file| file.takes_commands()).is_none_or(|takes_them| !takes_them);
+    }
+    // Opening a denied node for writing fails before the driver hears of it.
+    let first = nodes.split(|c| *c == b' ').next().unwrap_or_default();
+    let opened = inventory::c_path(&inventory::path(&[first])).map(|node| File::open_with(node, libc::O_WRONLY | libc::O_NONBLOCK, 0));
+    opened.is_none_or(|opened| opened.is_err())
 }
 
 /// The most denied nodes: as many as a text of them holds.
@@ -110,9 +127,10 @@ fn allow_entries(ruleset: &mut Ruleset, folder: &[u8], denied: &Nodes, room: &mu
     let beneath = denied.as_bytes().split(|c| *c == b' ').filter_map(|node| node.strip_prefix(folder)?.split(|c| *c == b'/').next());
     let count = names.iter_mut().zip(beneath).map(|(place, name)| *place = name).count();
     let beneath = names.get(..count).unwrap_or_default();
+    let witness = WITNESS.to_bytes().strip_prefix(folder).filter(|_| ruleset.denies_commands());
     entries.each(room, |name, kind| {
-        if ruleset.concerns(kind) && !beneath.contains(&name.to_bytes()) {
-            ruleset.allow(&entries, name);
+        if ruleset.concerns(kind) && !beneath.contains(&name.to_bytes()) && witness != Some(name.to_bytes()) {
+            ruleset.allow(&entries, name, kind);
         }
     });
     // Before the next folder is opened: its descriptor is not to lie in the middle of a run.

@@ -135,6 +135,19 @@ impl File {
         usize::try_from(count) == Ok(bytes.len())
     }
 
+    /// Whether a device takes commands: false where they are denied, none where that cannot be seen. The command is the one that
+    /// asks a terminal for its settings, which others answer with ENOTTY.
+    pub fn takes_commands(&self) -> Option<bool> {
+        let mut settings = MaybeUninit::<[u8; 256]>::uninit();
+        // SAFETY: the descriptor is open; the kernel writes a struct termios, of 36 bytes, or nothing.
+        let result = unsafe { system_call!(SYS_ioctl, self.0, libc::TCGETS, settings.as_mut_ptr()) };
+        match if result == 0 { libc::ENOTTY } else { errno() } {
+            libc::EACCES => Some(false),
+            libc::ENOTTY => Some(true),
+            _ => None,
+        }
+    }
+
     /// Sets the permission bits, whatever the umask.
     pub fn set_mode(&self, mode: u32) {
         // SAFETY: the descriptor is open.

@@ -51,8 +51,12 @@ pub enum EntryKind {
     Link,
     /// A regular file.
     File,
-    /// Anything else, or not told.
+    /// A folder.
+    Folder,
+    /// Anything else.
     Other,
+    /// The file system does not tell.
+    Unknown,
 }
 
 /// The first entry's name and kind, and what follows it: `struct linux_dirent64` has 19 bytes before the
@@ -62,6 +66,8 @@ fn entry(entries: &[u8]) -> Option<(&CStr, EntryKind, &[u8])> {
     let kind = match *entries.get(18)? {
         libc::DT_LNK => EntryKind::Link,
         libc::DT_REG => EntryKind::File,
+        libc::DT_DIR => EntryKind::Folder,
+        libc::DT_UNKNOWN => EntryKind::Unknown,
         _ => EntryKind::Other,
     };
     let name = CStr::from_bytes_until_nul(entries.get(19..len)?).ok()?;

@@ -7,6 +7,7 @@ use super::{Directory, EntryKind, File, errno};
 const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: u32 = 1;
 const ACCESS_FS_WRITE_FILE: u64 = 1 << 1;
+const ACCESS_FS_REFER: u64 = 1 << 13;
 const ACCESS_FS_IOCTL_DEV: u64 = 1 << 15;
 /// The seal holds for all threads of the process, from ABI 8 on.
 const RESTRICT_SELF_TSYNC: u32 = 1 << 3;
@@ -18,10 +19,17 @@ pub fn abi() -> i32 {
     i32::try_from(abi).unwrap_or_default()
 }
 
-/// A Landlock ruleset that handles one right.
+/// Whether a ruleset denies commands to devices; before it denies to open files for writing.
+pub fn denies_commands(abi: i32) -> bool {
+    abi >= 5
+}
+
+/// A Landlock ruleset that takes one right, but for what is allowed.
 pub struct Ruleset {
     file: File,
     right: u64,
+    /// What a folder is allowed.
+    in_folders: u64,
     abi: i32,
     opened: Opened,
 }
@@ -73,12 +81,21 @@ struct PathBeneath {
 }
 
 impl Ruleset {
-    /// A ruleset without rules: to send commands to devices, or, before ABI 5, to open files for writing.
+    /// A ruleset without rules: to send commands to devices, or, before ABI 5, to open files for writing. Every ruleset
+    /// forbids to rename and link a file into another folder, whether it says so or not; so that is handled too, and
+    /// allowed with the rest, from ABI 2 on, which has a name for it.
     pub fn new(abi: i32) -> Option<Self> {
-        let right = if abi >= 5 { ACCESS_FS_IOCTL_DEV } else { ACCESS_FS_WRITE_FILE };
+        let right = if denies_commands(abi) { ACCESS_FS_IOCTL_DEV } else { ACCESS_FS_WRITE_FILE };
+        let in_folders = if abi >= 2 { right | ACCESS_FS_REFER } else { right };
         // SAFETY: the attributes are one u64, the first member of landlock_ruleset_attr; the size says so.
-        let fd = unsafe { system_call!(SYS_landlock_create_ruleset, &raw const right, size_of::<u64>(), 0) };
-        File::lifted(fd).ok().map(|file| Self { file, right, abi, opened: Opened { numbers: [0; Opened::MOST], count: 0 } })
+        let fd = unsafe { system_call!(SYS_landlock_create_ruleset, &raw const in_folders, size_of::<u64>(), 0) };
+        let opened = Opened { numbers: [0; Opened::MOST], count: 0 };
+        File::lifted(fd).ok().map(|file| Self { file, right, in_folders, abi, opened })
+    }
+
+    /// Whether it denies commands to devices.
+    pub fn denies_commands(&self) -> bool {
+        denies_commands(self.abi)
     }
 
     /// Whether an entry of this kind needs a rule to stay as it was: what a link points to has its own
@@ -86,8 +103,8 @@ impl Ruleset {
     pub fn concerns(&self, kind: EntryKind) -> bool {
         match kind {
             EntryKind::Link => false,
-            EntryKind::File => self.abi < 5,
-            EntryKind::Other => true,
+            EntryKind::File => !self.denies_commands(),
+            EntryKind::Folder | EntryKind::Other | EntryKind::Unknown => true,
         }
     }
 
@@ -96,19 +113,25 @@ impl Ruleset {
         self.opened.close();
     }
 
-    /// Allows the right for an entry of a folder and all beneath it. A symbolic link is left out, since what it
+    /// Allows an entry of a folder and all beneath it what it is allowed without the seal. A symbolic link is left out, since what it
     /// points to has its own place; so is what the kernel has no rule for (a pipe behind `/dev/stdout`).
     ///
     /// The descriptor may be one of the standard ones where the program has closed these: it stands for a path
     /// only, and whoever writes to it meanwhile gets the EBADF that a closed one gives.
-    pub fn allow(&mut self, folder: &Directory, name: &CStr) {
+    pub fn allow(&mut self, folder: &Directory, name: &CStr, kind: EntryKind) {
         let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         // SAFETY: the folder is open, and `name` is a C string.
         let fd = unsafe { system_call!(SYS_openat, folder.0.0, name.as_ptr(), flags) };
         let Ok(fd @ 0..) = c_int::try_from(fd) else { return };
-        let rule = PathBeneath { allowed: self.right, parent: fd };
-        // SAFETY: both descriptors are open, and `rule` is the struct that this type of rule takes.
-        unsafe { system_call!(SYS_landlock_add_rule, self.file.0, RULE_PATH_BENEATH, &raw const rule, 0) };
+        let is_allowed = |allowed| {
+            let rule = PathBeneath { allowed, parent: fd };
+            // SAFETY: both descriptors are open, and `rule` is the struct that this type of rule takes.
+            unsafe { system_call!(SYS_landlock_add_rule, self.file.0, RULE_PATH_BENEATH, &raw const rule, 0) == 0 }
+        };
+        // What is no folder is not allowed what only folders are (EINVAL).
+        if !(matches!(kind, EntryKind::Folder | EntryKind::Unknown) && is_allowed(self.in_folders)) {
+            is_allowed(self.right);
+        }
         self.opened.add(fd);
     }
 
