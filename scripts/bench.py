@@ -54,8 +54,20 @@ def under(rules):
     return preload(LIBRARY) + [f"CUVISOR_POLICY={policy(rules, f'p{rules}.toml')}", f"CUVISOR_BENCH_JOB=j{rules - 1}"]
 
 
-def bench(*arguments):
-    return subprocess.run([BENCH, *arguments], capture_output=True, text=True, check=True).stdout.split()
+def bench(*arguments, environment=None):
+    return subprocess.run([BENCH, *arguments], env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
+def environment_of(variables):
+    return dict(variable.split("=", 1) for variable in variables)
+
+
+def start_times(variants, environment=None):
+    """Microseconds of a start with each of these variables; by a process with this environment."""
+    arguments = []
+    for variables in variants.values():
+        arguments += BARE + variables + ["--"]
+    return dict(zip(variants, map(float, bench("start", str(STARTS), *arguments[:-1], environment=environment))))
 
 
 def start_rows(peers):
@@ -69,21 +81,23 @@ def start_rows(peers):
 
     variants |= {"Cuvisor, 1 GPU of 4": given("open", "[1]", "false"), "Cuvisor, 1 GPU of 4, sealed": given("sealed", "[1]", "true")}
     sealed = variants["Cuvisor, 1 GPU of 4, sealed"]
-    below = subprocess.run(["/usr/bin/env"], env=dict(v.split("=", 1) for v in BARE + sealed), capture_output=True, text=True, check=True).stdout
     variants["a C library that seals and does nothing else"] = preload(CALLERS / "libseal_only.so")
-    variants["Cuvisor, below a sealed process"] = sealed + [line for line in below.splitlines() if line.startswith("CUVISOR_SEALED=")]
     for peer in sorted(pathlib.Path(peers).glob("*.so")) if peers else []:
         variants[peer.name] = preload(peer.resolve())
-    arguments = []
-    for variables in variants.values():
-        arguments += BARE + variables + ["--"]
-    times = dict(zip(variants, map(float, bench("start", str(STARTS), *arguments[:-1]))))
+    times = start_times(variants)
     empty = times["an empty C library"] - times["bare"]
     command = f"bench start {STARTS}"
     yield "start of /bin/true, bare", f"{times['bare']:.0f} us", "", command
     for name in list(variants)[1:]:
         extra = times[name] - times["bare"]
         yield f"start of /bin/true, {name}", f"+{extra:.0f} us", f"{extra / empty:.2f} x the empty library", command
+    # By a sealed process, as the first of them that it starts.
+    of_seal = environment_of(BARE + sealed)
+    below = subprocess.run(["/usr/bin/env"], env=of_seal, capture_output=True, text=True, check=True).stdout
+    inherited = sealed + [line for line in below.splitlines() if line.startswith("CUVISOR_SEALED=")]
+    inside = start_times({"bare": [], "empty": preload(EMPTY), "sealed": inherited}, of_seal)
+    extra, empty = inside["sealed"] - inside["bare"], inside["empty"] - inside["bare"]
+    yield "start of /bin/true, Cuvisor, below a sealed process", f"+{extra:.0f} us", f"{extra / empty:.2f} x the empty library there; {inside['bare'] - times['bare']:+.0f} us for the kernel, bare", command
     entries = sum(1 for folder in ("/", "/dev") for entry in os.scandir(folder) if not entry.is_symlink() and not entry.is_file())
     alone = times["Cuvisor, 1 GPU of 4, sealed"] - times["Cuvisor, 1 GPU of 4"]
     least = times["a C library that seals and does nothing else"] - times["an empty C library"]
@@ -102,7 +116,7 @@ def page_rows():
 
     def instructions(variables):
         command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"]
-        environment = dict(variable.split("=", 1) for variable in BARE + variables)
+        environment = environment_of(BARE + variables)
         return int(re.search(r"Collected : (\d+)", subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr)[1])
 
     counts = {name: instructions(variables) for name, variables in variants.items()}

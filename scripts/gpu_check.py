@@ -309,6 +309,13 @@ def section_seal():
     row("seal", "PyTorch, sealed to GPU 0", bare_torch.line(), zero_torch.line(), zero_torch.line() == bare_torch.line())
     escape = sealed(["env", "-i", "CUDA_VISIBLE_DEVICES=0", f"PATH={BASE['PATH']}", f"LD_LIBRARY_PATH={BASE.get('LD_LIBRARY_PATH', '')}", *program("ctypes_driver")], "none")
     row("seal", "env -i below a seal to nothing", run(program("ctypes_driver")).line(), escape.line(), escape.line() == "no GPU: 100")
+    moves = [sys.executable, "-c", "import os; os.mkdir('a'); os.mkdir('b'); open('a/x', 'w'); os.link('a/x', 'b/y'); os.rename('a/x', 'b/x'); print(*sorted(os.listdir('b')))"]
+    moved = sealed(moves, "none")
+    row("seal", "a file linked and renamed into another folder", run(moves).line(), moved.line(), moved.line() == "x y")
+    # As a batch job has it, which takes the environment along and not the seal.
+    variable = sealed(["sh", "-c", "echo $CUVISOR_SEALED"], "none").line()
+    carried = run(smi, "none", env={"CUVISOR_SEALED": variable}, extra=["--seal"])
+    row("seal", "nvidia-smi -L, sealed to nothing, with the variable of another seal", variable[:20], carried.line(), variable.startswith("/dev/nvidia") and "No devices" in carried.out)
     # As another user: the files that it needs are copied to where everybody may read them.
     place = pathlib.Path(tempfile.mkdtemp())
     place.chmod(0o755)
