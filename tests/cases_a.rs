@@ -1,6 +1,6 @@
 //! Field cases A: what CUDA_VISIBLE_DEVICES is, and when it counts.
 
-use crate::support::{Child, artefacts, python};
+use crate::support::{Child, artefacts, inventory, python};
 
 /// Python with the driver through ctypes; `init()`, `count()` and `first()` are there.
 fn script(program: &str) -> Child {
@@ -91,6 +91,13 @@ fn a12_an_index_that_the_machine_lacks_is_no_device() {
     let out = Child::prog("handle", ["init", "count"]).env("FAKE_CUDA_GPUS", "1").devices("3").run();
     assert_eq!(out.told(), "init 100\ncount 3 untouched\n");
     assert_eq!(out.event("init")["reason"], "the policy names 1 device, the driver shows 0");
+    // Where the machine can be asked, the index and what there is.
+    let child = Child::prog("handle", ["init", "count"]).env("FAKE_CUDA_GPUS", "1").devices("3");
+    let root = child.path("root");
+    inventory(&root, &[0]);
+    let out = child.env("CUVISOR_PROC_ROOT", root).run();
+    assert_eq!(out.told(), "init 100\ncount 3 untouched\n");
+    assert_eq!(out.event("init")["reason"], "policy index 3, the machine offers 1 GPU");
 }
 
 #[test]

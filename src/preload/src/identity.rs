@@ -50,7 +50,8 @@ pub fn with<T>(use_it: impl FnOnce(&Identity) -> T) -> T {
     match ROOM.keep().or_else(|| sys::mapped(Identity::unknown())) {
         Some(identity) => {
             identity.read();
-            KNOWN.store(identity, Ordering::Release);
+            let identity: &'static Identity = identity;
+            KNOWN.store(core::ptr::from_ref(identity).cast_mut(), Ordering::Release);
             use_it(identity)
         }
         None => use_it(&Identity::unknown()),
@@ -95,7 +96,7 @@ impl Identity {
         self.container = container::from_cgroup(cgroup).map(Text::of);
         self.pod = container::pod(cgroup).map(|uid| Text::of(&uid));
         self.cgroup.set(cgroup_path(cgroup));
-        if (self.container.is_none() || self.pod.is_none()) && !self.shares_the_machine_s_namespaces() {
+        if (self.container.is_none() || self.pod.is_none()) && !self.is_in_the_first_namespaces() {
             self.read_mounts();
         }
         // Where /proc numbers the process as it does itself, its namespace is the one that /proc shows, and there is no other pid.
@@ -109,7 +110,7 @@ impl Identity {
 
     /// Whether its pids and its cgroup are the machine's own: its cgroup is then told whole, with the container in it. It is
     /// worth asking: the list of mounts takes 42 us where 20 lines long, and machines have hundreds.
-    fn shares_the_machine_s_namespaces(&self) -> bool {
+    fn is_in_the_first_namespaces(&self) -> bool {
         self.pid_namespace == Some(FIRST_PID_NAMESPACE) && namespace(c"/proc/self/ns/cgroup", b"cgroup:[") == Some(FIRST_CGROUP_NAMESPACE)
     }
 
