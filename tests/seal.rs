@@ -1,5 +1,10 @@
 //! The kernel seal, on character nodes that stand in for GPUs: copies of /dev/null in a /dev of the test's own.
 
+use std::process::Command;
+
+use cuvisor_policy::device::Devices;
+use cuvisor_policy::sealed;
+
 use crate::support::{Child, Output, artefacts, inventory, skip};
 
 /// Whether this machine can run these tests; says so where it cannot.
@@ -80,6 +85,29 @@ fn a_process_that_has_the_variable_and_not_the_seal_is_sealed() {
     assert!(out.told().starts_with(nodes), "{out:?}");
     assert!(out.told().ends_with("\n/dev/nvidia0 13\n/dev/nvidia1 25\n"), "{out:?}");
     assert_eq!(out.event("init")["seal"]["level"], "ioctl");
+}
+
+#[test]
+fn b15_a_privileged_process_does_not_believe_the_variable() {
+    if !possible("b15_a_privileged_process_does_not_believe_the_variable") {
+        return;
+    }
+    // A /dev in which the seal cannot be seen, and a set-user-ID program beside the same one without that.
+    let mark = sealed::mark(&Devices::None);
+    let script = format!(
+        "set -e\nmount -t tmpfs none /mnt\nmkdir -p /mnt/etc/cuvisor\ncp -a /etc/. /mnt/etc/\ncp {lib} /mnt/libcuvisor.so\ncp {ioctl} /mnt/plain\n\
+         cp {ioctl} /mnt/privileged\nchmod 755 /mnt /mnt/libcuvisor.so /mnt/plain\nchown 0 /mnt/privileged\nchmod 4755 /mnt/privileged\n\
+         printf '[default]\\ndevices = \"none\"\\nseal = true\\n' >/mnt/etc/cuvisor/policy.toml\nchmod 644 /mnt/etc/cuvisor/policy.toml\n\
+         mount -t tmpfs none /dev\nfor node in null nvidia0; do mknod -m 666 /dev/$node c 1 3; done\n\
+         echo /mnt/libcuvisor.so >/mnt/etc/ld.so.preload\nmount --bind /mnt/etc /etc\nexport CUVISOR_SEALED='/dev/nvidia0 {mark}'\n\
+         for program in plain privileged; do setpriv --reuid 1000 --clear-groups /mnt/$program /dev/nvidia0; done",
+        lib = artefacts().library.display(),
+        ioctl = artefacts().callers.join("ioctl").display(),
+        mark = String::from_utf8_lossy(&mark),
+    );
+    let out = Command::new("unshare").args(["-m", "bash", "-c", &script]).output().unwrap();
+    let told = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert_eq!((told.0.as_ref(), told.1.as_ref()), ("/dev/nvidia0 25\n/dev/nvidia0 13\n", ""));
 }
 
 #[test]
@@ -244,7 +272,7 @@ fn five_thousand_nodes_are_no_trouble_and_run_seals_too() {
 #[test]
 fn below_a_seal_nothing_is_asked_again_and_none_asks_nothing() {
     const NAME: &str = "below_a_seal_nothing_is_asked_again_and_none_asks_nothing";
-    if !possible(NAME) || std::process::Command::new("strace").arg("-V").output().is_err() {
+    if !possible(NAME) || Command::new("strace").arg("-V").output().is_err() {
         return skip(NAME, "strace is not installed, or see above");
     }
     let files = |policy: &str, script: &str| {

@@ -85,15 +85,20 @@ const WITNESS: &CStr = c"/dev/full";
 
 /// Whether the variable's seal holds here. A seal cannot be taken off, but the variable travels farther than the seal: with
 /// the environment that a batch system, a terminal multiplexer or a service manager takes along to where it starts a job.
-/// Where it cannot be seen, the variable is believed.
+/// Where it cannot be seen, the variable is believed, but not by a process with more rights than who set it (B15).
 fn holds(abi: i32, nodes: &[u8]) -> bool {
+    if sys::is_privileged() {
+        return false;
+    }
     if landlock::denies_commands(abi) {
         return File::open(WITNESS).ok().and_then(|file| file.takes_commands()).is_none_or(|takes_them| !takes_them);
     }
-    // Opening a denied node for writing fails before the driver hears of it.
+    // Opening a denied node for writing fails before the driver hears of it. No other device is opened: for some that
+    // alone has consequences.
     let first = nodes.split(|c| *c == b' ').next().unwrap_or_default();
-    let opened = inventory::c_path(&inventory::path(&[first])).map(|node| File::open_with(node, libc::O_WRONLY | libc::O_NONBLOCK, 0));
-    opened.is_none_or(|opened| opened.is_err())
+    let is_a_gpu_s = first.strip_prefix(b"/dev/nvidia").is_some_and(|minor| minor.iter().all(u8::is_ascii_digit));
+    let opens = |node| File::open_with(node, libc::O_WRONLY | libc::O_NONBLOCK, 0).is_ok();
+    !(is_a_gpu_s && inventory::c_path(&inventory::path(&[first])).is_some_and(opens))
 }
 
 /// The most denied nodes: as many as a text of them holds.
