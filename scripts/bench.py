@@ -97,7 +97,7 @@ def start_rows(peers):
     inherited = sealed + [line for line in below.splitlines() if line.startswith("CUVISOR_SEALED=")]
     inside = start_times({"bare": [], "empty": preload(EMPTY), "sealed": inherited}, of_seal)
     extra, empty = inside["sealed"] - inside["bare"], inside["empty"] - inside["bare"]
-    yield "start of /bin/true, Cuvisor, below a sealed process", f"+{extra:.0f} us", f"{extra / empty:.2f} x the empty library there; {inside['bare'] - times['bare']:+.0f} us for the kernel, bare", command
+    yield "start of /bin/true, Cuvisor, below a sealed process", f"+{extra:.0f} us", f"{extra / empty:.2f} x the empty library there", command
     entries = sum(1 for folder in ("/", "/dev") for entry in os.scandir(folder) if not entry.is_symlink() and not entry.is_file())
     alone = times["Cuvisor, 1 GPU of 4, sealed"] - times["Cuvisor, 1 GPU of 4"]
     least = times["a C library that seals and does nothing else"] - times["an empty C library"]
