@@ -32,6 +32,33 @@ fn the_first_rule_whose_conditions_all_hold_counts() {
 }
 
 #[test]
+fn a_group_is_found_wherever_its_line_stands_and_only_at_its_beginning() {
+    const NAME: &str = "a_group_is_found_wherever_its_line_stands_and_only_at_its_beginning";
+    // SAFETY: geteuid takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip(NAME, "only root can make a mount namespace");
+    }
+    let line = |name: &str, len: usize| format!("{name}:x:4000000:{}\n", "m".repeat(len.saturating_sub(name.len() + 12)));
+    // The file is read through 4 KiB: the line begins before, at and behind that, behind a line of a whole such piece or of
+    // several, and, last, as the rest of one, which is no line.
+    let mut files: Vec<(String, bool)> = (4080..=4112).map(|len| (line("other", len) + "wanted:x:0:\nlast:x:4000001:\n", true)).collect();
+    files.push((line("a", 40_000) + &line("b", 3) + "wanted:x:0:", true));
+    files.push((format!("{}wanted:x:0:\n", line("other", 4097).trim_end()), false));
+    files.push((format!("{}wanted:x:0:", "m".repeat(8192)), false));
+    files.push((String::new(), false));
+    let child = Child::new("unshare").policy("[default]\ndevices = [0]\n[[rule]]\ngroup = [\"wanted\"]\ndevices = [2]\n");
+    let (mut script, mut expected) = ("set -e\n".to_owned(), String::new());
+    let prog = artefacts().callers.join("prog").display().to_string();
+    for (number, (text, is_there)) in files.iter().enumerate() {
+        let file = child.path(&format!("group{number}"));
+        std::fs::write(&file, text).unwrap();
+        script += &format!("mount --bind {} /etc/group; {prog} handle env:CUDA_VISIBLE_DEVICES; umount /etc/group\n", file.display());
+        expected += if *is_there { "CUDA_VISIBLE_DEVICES=2\n" } else { "CUDA_VISIBLE_DEVICES=0\n" };
+    }
+    assert_eq!(child.args(["-m", "bash", "-c", &script]).run().told(), expected);
+}
+
+#[test]
 fn a_rule_asks_for_user_group_and_cgroup() {
     // SAFETY: getuid takes nothing.
     let uid = unsafe { libc::getuid() };
