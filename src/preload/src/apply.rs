@@ -1,7 +1,6 @@
 //! Puts the decision into the environment: what the driver will read there.
 
 use cuvisor_policy::decide::{self, Applied, Decision, Reason};
-use cuvisor_policy::device::ListText;
 use cuvisor_policy::file::policy::Mode;
 use cuvisor_policy::names;
 
@@ -29,8 +28,7 @@ pub struct Outcome<'a> {
 }
 
 /// Decides for the present request, and in enforce mode writes the variables that are not as they must be.
-/// `list` is room for the list that the outcome then holds.
-pub fn apply<'a>(state: &'a State, list: &'a mut Option<ListText>) -> Outcome<'a> {
+pub fn apply(state: &State) -> Outcome<'_> {
     let present = environ::get(names::VISIBLE_DEVICES);
     if state.mode != Mode::Enforce {
         return Outcome { request: present, effective: present, written: false, in_force: true, reason: None };
@@ -43,33 +41,20 @@ pub fn apply<'a>(state: &'a State, list: &'a mut Option<ListText>) -> Outcome<'a
     if let Some(reason) = decided::again() {
         return Outcome { request, effective: present, written: false, in_force: true, reason };
     }
-    let reason = decision(state, request, list);
-    let Some(list) = list else {
-        return Outcome { request, effective: present, written: false, in_force: true, reason: None };
-    };
-    let list = list.as_bytes();
-    let in_force = write(list, request);
-    if in_force {
-        decided::note(reason);
-    }
-    Outcome { request, effective: Some(list), written: present != Some(list), in_force, reason }
+    let (in_force, reason) = decide_anew(state, request);
+    let effective = environ::get(names::VISIBLE_DEVICES);
+    Outcome { request, effective, written: effective != present, in_force, reason }
 }
 
-/// The same in the constructor, which wants no outcome: nearly always the list is the policy's as it stands, and then
-/// there is no need of room for another one.
+/// The same in the constructor, which wants no outcome.
 pub fn at_start(state: &State) {
     match state.rights.as_it_stands() {
         Some(list) => {
             let request = Applied::request_of(environ::get(names::VISIBLE_DEVICES), environ::get(names::APPLIED));
             write(list, request);
         }
-        None => decided_at_start(state),
+        None => _ = apply(state),
     }
-}
-
-#[inline(never)]
-fn decided_at_start(state: &State) {
-    apply(state, &mut None);
 }
 
 /// Writes the variables that are not as they must be; whether all are now.
@@ -92,11 +77,16 @@ fn remember(list: &[u8], request: Option<&[u8]>) {
     }
 }
 
-/// Decides where the list is not the policy's as it stands. It stands apart: its copies of lists take whole pages.
+/// Decides where the list is not the policy's as it stands, and writes what comes of it: whether it is in force, and why it
+/// is what it is. It stands apart: its copies of lists take whole pages.
 #[inline(never)]
-fn decision(state: &State, request: Option<&[u8]>, list: &mut Option<ListText>) -> Option<Reason> {
+fn decide_anew(state: &State, request: Option<&[u8]>) -> (bool, Option<Reason>) {
     let inventory = if state.rights.needs_inventory(request) { inventory::read(state) } else { None };
-    let Decision { list: decided, reason } = decide::decide(&state.rights, request, inventory.as_ref());
-    *list = decided;
-    reason
+    let Decision { list, reason } = decide::decide(&state.rights, request, inventory.as_ref());
+    let Some(list) = list else { return (true, None) };
+    let in_force = write(list.as_bytes(), request);
+    if in_force {
+        decided::note(reason);
+    }
+    (in_force, reason)
 }

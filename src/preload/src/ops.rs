@@ -26,13 +26,12 @@ pub fn init(slot: &Slot, flags: c_uint, caller: *const c_void) -> Code {
     if nest.is_none() {
         return slot.init(flags).unwrap_or(code::NO_DEVICE);
     }
-    let mut list = None;
     let outcome = keep_errno(|| {
         life::begin();
         life::count(&COUNTS.init);
         report_broken(state);
         life::look_for_late_change(state);
-        apply::apply(state, &mut list)
+        apply::apply(state)
     });
     if !outcome.in_force {
         keep_errno(|| log_init(state, slot, caller, &outcome, code::NO_DEVICE, 0));
