@@ -125,6 +125,11 @@ fn a_gpu_outside_the_policy_is_a_failure_and_a_seal_is_told_from_the_log() {
     std::fs::remove_file(&audit).unwrap();
     let unknown = "the policy asks for one; whether it holds is not known: no audit line is there; NoNewPrivs is set";
     assert_eq!(finding(&ask(), "seal"), ("warning".into(), unknown.into()));
+    let mut environ = std::fs::read(folder.join("environ")).unwrap();
+    environ.extend(b"CUVISOR_SEALED=/dev/nvidia0 #0123456789abcdef\0");
+    std::fs::write(folder.join("environ"), environ).unwrap();
+    let inherited = "inherited, as its environment says: denied are /dev/nvidia0 (NoNewPrivs is set)";
+    assert_eq!(finding(&ask(), "seal"), ("ok".into(), inherited.into()));
     std::fs::remove_dir_all(folder.join("fd")).unwrap();
     assert_eq!(finding(&ask(), "GPUs"), ("warning".into(), "its descriptors may not be read".into()));
     std::fs::write(&policy, "devices = 1\n").unwrap();

@@ -171,7 +171,9 @@ fn seal(running: &Running, verdict: &Verdict, logged: Option<&Logged>) -> Findin
     }
     let inherited = running.environment.as_ref().and_then(|e| sealed::split(e.get(names::SEALED.as_bytes())?));
     match (inherited, verdict.seal) {
-        (Some((nodes, _)), _) => ok("seal", format!("inherited: denied are {} ({promise})", String::from_utf8_lossy(nodes))),
+        (Some((nodes, _)), _) => {
+            ok("seal", format!("inherited, as its environment says: denied are {} ({promise})", String::from_utf8_lossy(nodes)))
+        }
         (None, Seal::No) => ok("seal", format!("none that can be seen from outside; {promise}")),
         (None, _) => bad(
             "seal",
