@@ -6,7 +6,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A value, and whether somebody has it. In a child that was forked while somebody had it, nobody gets it any more.
+/// A value, and whether somebody has it. In a child that was forked while another thread had it, nobody gets it any more.
 #[repr(C)] // the two side by side, however large the value is
 pub struct Lent<T> {
     taken: AtomicBool,

@@ -4,9 +4,11 @@
 //! Landlock forbids what no rule allows. So a rule is made for every entry of `/` and of `/dev` but the
 //! nodes that are denied, which leaves everything else as it was. The right that is taken is to send
 //! commands to a device (IOCTL_DEV, from ABI 5), or, on older kernels, to open for writing, which the
-//! driver does with its nodes. What every seal takes besides, to rename and link into another folder,
-//! is given back by the same rules; to mount, and to trace a process outside the seal, cannot be. A node that is made directly in `/dev` later is beneath no rule, and so a
-//! GPU that appears later is not opened by accident.
+//! driver does with its nodes. What every ruleset takes besides, to rename and link into another folder,
+//! the same rules give back; to mount, and to trace a process outside the seal, they cannot.
+//!
+//! A node that is made directly in `/dev` later is beneath no rule, and so a GPU that appears later is
+//! not opened by accident.
 
 mod nodes;
 
