@@ -24,6 +24,22 @@ fn the_line_has_the_documented_keys_in_their_order() {
     assert!(time.len() == 27 && time.ends_with('Z') && time.starts_with("20"), "{time}");
 }
 
+#[test]
+fn b24_threads_that_write_at_once_write_a_whole_line_each() {
+    // 9 rounds of 8 threads, each with 100 calls; cuInit and the first call before them; all of them one identity.
+    let child = Child::caller("bench").args(["get", "100", "8"]).unset("FAKE_CUDA_LOG");
+    let out = child.policy("[audit]\nfile = \"AUDIT\"\ncalls = \"all\"\n[default]\ndevices = [1]\n").run();
+    assert_eq!(out.code, Some(0), "{}", out.stderr);
+    let (first, rest) = out.events.split_first().unwrap();
+    let (last, calls) = rest.split_last().unwrap();
+    assert_eq!((&first["event"], &last["event"], calls.len()), (&"init".into(), &"exit".into(), 7201));
+    let who = |event: &serde_json::Value| ["pid", "start_time", "exe", "cwd", "cgroup"].map(|key| event[key].clone());
+    for call in calls {
+        assert_eq!((&call["event"], &call["device"]["uuid"]), (&"device".into(), &"GPU-11111111-0000-4000-8000-000000000001".into()));
+        assert_eq!(who(call), who(first));
+    }
+}
+
 /// serde_json gives an object's keys sorted.
 fn sorted(keys: &str) -> String {
     let mut keys: Vec<_> = keys.split(' ').collect();
