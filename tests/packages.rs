@@ -29,6 +29,7 @@ list() { find / -xdev -path /proc -prune -o -path /tmp -prune -o -path /var/lib/
 list > /tmp/before
 apt-get install -y --no-install-recommends /tmp/cuvisor.deb > /tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }
 sh -c 'echo "installed, nothing is on: [$CUDA_VISIBLE_DEVICES]"'
+env -i FAKE_CUDA_GPUS=4 PATH=$PATH cuvisor run --devices 1 --trace -- python3 /tmp/ask.py 2>&1 | grep -o 'from .*'
 cuvisor install --system --policy /tmp/policy.toml
 env -i FAKE_CUDA_GPUS=4 /usr/bin/python3 /tmp/ask.py
 env -i FAKE_CUDA_GPUS=4 CUDA_VISIBLE_DEVICES=3 CUVISOR_DISABLE=1 /usr/bin/python3 /tmp/ask.py
@@ -74,7 +75,7 @@ fn b06_b13_b25_debian_of_each_age_is_held_by_two_commands_and_free_after_one() {
             system.display()
         );
         let out = Child::new("unshare").bare().args(["-m", "-p", "-f", "bash", "-c", &script]).run();
-        let expected = "installed, nothing is on: []\n\
+        let expected = "installed, nothing is on: []\nfrom /tmp/ask.py:3\n\
             unchanged /usr/lib/x86_64-linux-gnu/cuvisor/libcuvisor.so\nreplaced /etc/cuvisor/policy.toml\nmade /var/log/cuvisor with mode 1733\n\
             added to /etc/ld.so.preload: /usr/$LIB/cuvisor/libcuvisor.so\n1 22222222\n1 22222222\n";
         assert!(out.stdout.starts_with(expected), "{suite}: {out:?}");
