@@ -23,6 +23,12 @@ fi
 
 say "form"
 cargo fmt --all --check
+strangers=$(git ls-files 2>/dev/null | cut -d/ -f1 | sort -u |
+    grep -vxE '\.ci|\.gitignore|\.rustfmt\.toml|CHANGELOG\.md|Cargo\.(lock|toml)|LICENSE-(APACHE|MIT)|README\.md|SECURITY\.md|scripts|src|tests' || true)
+if [ -n "$strangers" ]; then
+    echo "these do not belong at the top level:" "$strangers"
+    exit 1
+fi
 
 say "lints (warnings are errors)"
 # The preload library and the fake driver are linted alone: the tests' dependencies bring std features into them.
