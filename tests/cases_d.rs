@@ -48,6 +48,24 @@ fn d01_a_container_is_known_by_its_mounts_where_its_cgroup_shows_only_a_part() {
 }
 
 #[test]
+fn d03_without_proc_what_is_not_known_is_null_and_the_list_holds() {
+    // SAFETY: geteuid takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("d03_without_proc_what_is_not_known_is_null_and_the_list_holds", "only root can mount");
+    }
+    let prog = artefacts().callers.join("prog").display().to_string();
+    let policy = "[audit]\nfile = \"AUDIT\"\n[default]\ndevices = [1]\n[[rule]]\nexe = [\"*\"]\ndevices = \"none\"\n[[rule]]\ncgroup = [\"*\"]\ndevices = \"none\"\n";
+    let out =
+        Child::new("unshare").args(["-m", "sh", "-ec", "mount -t tmpfs none /proc; exec $0 handle init get:0", &prog]).policy(policy).run();
+    assert_eq!(out.told(), "init 0\nget 0 0 GPU-11111111\n");
+    let init = out.event("init");
+    assert_eq!((&init["effective"], init["devices"].as_array().unwrap().len(), &init["argv"][0]), (&"1".into(), 1, &prog.into()));
+    for key in ["exe", "cgroup", "start_time", "login_uid", "container", "rule"] {
+        assert_eq!(init.get(key), Some(&serde_json::Value::Null), "{key}: {init}");
+    }
+}
+
+#[test]
 fn d03_a_folder_that_is_gone_is_named_all_the_same() {
     let prog = artefacts().callers.join("prog").display().to_string();
     let child = Child::new("sh").args(["-ec", "mkdir gone; cd gone; rmdir ../gone; exec $0 handle init", &prog]).devices("1");

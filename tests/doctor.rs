@@ -59,6 +59,28 @@ fn a_held_process_is_explained() {
 }
 
 #[test]
+fn b13_an_upgrade_of_library_and_program_is_no_escape() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let files =
+        [(artefacts().library.clone(), dir.path().join("libcuvisor.so")), (artefacts().callers.join("prog"), dir.path().join("prog"))];
+    let replace = |(from, to): &(std::path::PathBuf, std::path::PathBuf)| {
+        std::fs::copy(from, dir.path().join("new")).unwrap();
+        std::fs::rename(dir.path().join("new"), to).unwrap();
+    };
+    files.iter().for_each(replace);
+    let [(_, library), (_, program)] = &files;
+    let policy = format!("[default]\ndevices = \"none\"\n[[rule]]\nname = \"mine\"\nexe = [\"{}\"]\ndevices = [1]\n", program.display());
+    let mut child = Child::new(program).args(["handle", "init", "wait"]).preload(&[library]).policy(&policy);
+    let process = Waiting::start(&mut child, true);
+    let before = doctor(process.0.id(), |c| c);
+    assert_eq!(finding(&before, "library"), ("ok".into(), "libcuvisor.so is in it".into()));
+    assert!(finding(&before, "policy").1.ends_with("rule \"mine\": enforce 1"), "{before:?}");
+    // The kernel now writes " (deleted)" behind both names.
+    files.iter().for_each(replace);
+    assert_eq!(doctor(process.0.id(), |c| c).stdout, before.stdout);
+}
+
+#[test]
 fn the_reason_why_the_library_is_missing_is_told() {
     let say = |child: &mut Child, speaks: bool| {
         let process = Waiting::start(child, speaks);

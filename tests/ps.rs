@@ -65,6 +65,25 @@ pid  user    container  GPUs                             variable at start  libr
 }
 
 #[test]
+fn what_was_replaced_since_is_known_by_its_name() {
+    let dir = tempfile::TempDir::new().unwrap();
+    inventory(dir.path(), &[0, 1]);
+    let policy = dir.path().join("policy.toml");
+    std::fs::write(&policy, "[default]\ndevices = \"none\"\n[[rule]]\nexe = [\"/usr/bin/python3\"]\ndevices = [1]\n").unwrap();
+    process(dir.path(), 10, 0, "python3 train.py", &format!("CUVISOR_POLICY={}", policy.display()), true, &[]);
+    let folder = dir.path().join("proc/10");
+    std::fs::write(folder.join("maps"), "7f00-7f01 r-xp 0 0:0 1 /usr/lib/libcuvisor.so (deleted)\n").unwrap();
+    std::fs::remove_file(folder.join("exe")).unwrap();
+    for (target, name) in [("/usr/bin/python3 (deleted)", "exe"), ("/dev/nvidia1 (deleted)", "fd/3"), ("/dev/nvidia10x (deleted)", "fd/4")]
+    {
+        std::os::unix::fs::symlink(target, folder.join(name)).unwrap();
+    }
+    let json: serde_json::Value = serde_json::from_str(ps(dir.path(), &["--json"]).told()).unwrap();
+    let gpus: Vec<_> = json[0]["gpus"].as_array().unwrap().iter().map(|gpu| (&gpu["minor"], &gpu["allowed"])).collect();
+    assert_eq!((gpus, &json[0]["library"], &json[0]["marks"]), (vec![(&1.into(), &true.into())], &true.into(), &serde_json::json!([])));
+}
+
+#[test]
 fn five_thousand_processes_and_odd_ones_are_no_trouble() {
     let dir = tempfile::TempDir::new().unwrap();
     for pid in 1..5000 {

@@ -95,6 +95,21 @@ fn rows_are_grouped_and_filtered_as_asked() {
 }
 
 #[test]
+fn a_program_is_named_though_its_file_was_replaced_or_is_not_known() {
+    let exe = |event: &str, exe: &str| line(event, "10:00:00", 1, 0, &device(0)).replace("\"/usr/bin/python3.11\"", exe);
+    let names = ["\"/usr/bin/python3.11\"", "\"/usr/bin/python3.11 (deleted)\"", "null", "\"\""];
+    let text: String =
+        names.iter().zip(1..).map(|(name, pid)| exe("device", name).replace("\"pid\":1", &format!("\"pid\":{pid}"))).collect();
+    let dir = folder(&text);
+    let out = cuvisor(&["report", "--by", "exe", "--csv", "a.jsonl"], dir.path());
+    let rows: Vec<_> = out.told().lines().skip(1).map(|row| row.split(',').take(6).collect::<Vec<_>>().join(",")).collect();
+    assert_eq!(rows, [",python3 (exe unknown),,,,2", ",python3.11 train.py,,,,2"]);
+    let tail = cuvisor(&["tail", "a.jsonl"], dir.path());
+    let programs: Vec<_> = tail.told().lines().map(|line| line.contains("python3.11 train.py")).collect();
+    assert_eq!(programs, [true, true, false, false], "{tail:?}");
+}
+
+#[test]
 fn lines_come_from_the_standard_input_where_a_dash_stands() {
     let (head, tail) = {
         let text = sample();

@@ -1,8 +1,16 @@
 //! Running processes, as /proc shows them to this user.
 
 use std::collections::BTreeMap;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// What the kernel writes behind a path whose file was removed or replaced since, as by an upgrade (proc_pid_exe(5)).
+pub const DELETED: &str = " (deleted)";
+
+/// A path without that mark: the name under which the file was opened.
+fn opened_as(path: &[u8]) -> &[u8] {
+    path.strip_suffix(DELETED.as_bytes()).unwrap_or(path)
+}
 
 /// A process that runs.
 pub struct Running {
@@ -53,11 +61,11 @@ impl Running {
             pid,
             uid: numbers("Uid:").first().copied()?,
             gids: [numbers("Gid:"), numbers("Groups:")].concat(),
-            exe: std::fs::read_link(folder.join("exe")).map(|path| path.into_os_string().into_vec()).unwrap_or_default(),
+            exe: std::fs::read_link(folder.join("exe")).map(|path| opened_as(path.as_os_str().as_bytes()).to_vec()).unwrap_or_default(),
             command: command.strip_suffix(b"\0").unwrap_or(&command).iter().map(|c| if *c == 0 { b' ' } else { *c }).collect(),
             environment: std::fs::read(folder.join("environ")).ok().map(|text| environment(&text)),
             cgroup: std::fs::read(folder.join("cgroup")).unwrap_or_default(),
-            has_library: files.as_ref().map(|files| files.iter().any(|file| file.ends_with("/libcuvisor.so"))),
+            has_library: files.as_ref().map(|files| files.iter().any(|file| opened_as(file.as_bytes()).ends_with(b"/libcuvisor.so"))),
             drivers: files.as_ref().map(|files| files.iter().filter(|file| file.contains("/libcuda.so")).cloned().collect()),
             files,
             start_time: start_time(&stat),
@@ -95,7 +103,8 @@ fn nodes(folder: &Path) -> Option<BTreeMap<u32, usize>> {
     let mut nodes = BTreeMap::new();
     for entry in std::fs::read_dir(folder).ok()?.flatten() {
         let Ok(target) = std::fs::read_link(entry.path()) else { continue };
-        let minor = target.as_os_str().as_bytes().strip_prefix(b"/dev/nvidia").and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
+        let minor =
+            opened_as(target.as_os_str().as_bytes()).strip_prefix(b"/dev/nvidia").and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
         if let Some(minor) = minor {
             *nodes.entry(minor).or_default() += 1;
         }

@@ -14,13 +14,13 @@ pub trait Facts {
     fn in_group(&mut self, gid: u32) -> bool;
     /// The same for a group's name (`/etc/group`).
     fn in_group_named(&mut self, name: &[u8]) -> bool;
-    /// The resolved path of the executable.
+    /// The resolved path of the executable; empty where it is not known, as in a chroot without /proc.
     fn exe(&mut self) -> &[u8];
     /// The command line as at exec time, arguments joined by one blank.
     fn command_line(&mut self) -> &[u8];
     /// The value of an environment variable.
     fn variable(&mut self, name: &[u8]) -> Option<&[u8]>;
-    /// The text of `/proc/self/cgroup`.
+    /// The text of `/proc/self/cgroup`; empty where it cannot be read.
     fn cgroup(&mut self) -> &[u8];
 }
 
@@ -72,7 +72,8 @@ pub fn mismatch(rule: &Rule<'_>, facts: &mut impl Facts) -> Option<Condition> {
     if !held(rule.group, &mut in_group) {
         return Some(Condition::Group);
     }
-    if !held(rule.exe, &mut |v| glob(v.text(), facts.exe())) {
+    // What is not known matches no pattern, as a variable that is not set does not.
+    if !held(rule.exe, &mut |v| Some(facts.exe()).is_some_and(|exe| !exe.is_empty() && glob(v.text(), exe))) {
         return Some(Condition::Exe);
     }
     if !held(rule.argv, &mut |v| glob(v.text(), facts.command_line())) {

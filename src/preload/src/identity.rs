@@ -151,11 +151,11 @@ impl Identity {
         line.number("euid", i64::from(sys::effective_user()));
         // The kernel's word for "nobody has logged in" is the largest number.
         number_or_null(line, "login_uid", self.login_uid.filter(|uid| *uid != u64::from(u32::MAX)));
-        line.string("exe", self.exe.as_bytes());
+        text_or_null(line, "exe", &self.exe);
         redacted(line);
-        line.string("cwd", self.cwd.as_bytes());
+        text_or_null(line, "cwd", &self.cwd);
         line.string_or_null("container", self.container.as_ref().map(|id| id.as_bytes()));
-        line.string("cgroup", self.cgroup.as_bytes());
+        text_or_null(line, "cgroup", &self.cgroup);
         for (key, value) in [("pod", self.pod.as_ref().map(|t| t.as_bytes())), ("slurm_job", self.slurm_job.as_ref().map(|t| t.as_bytes()))]
         {
             if value.is_some() {
@@ -172,8 +172,11 @@ impl Identity {
     }
 }
 
-/// The path of the unified hierarchy, else the first one that is not `/`.
+/// The path of the unified hierarchy, else the first one that is not `/`; none where the file could not be read.
 fn cgroup_path(text: &[u8]) -> &[u8] {
+    if text.is_empty() {
+        return text;
+    }
     let unified = text.split(|c| *c == b'\n').find_map(|line| line.strip_prefix(b"0::"));
     let other = cuvisor_policy::rule::cgroup_paths(text).find(|path| *path != b"/");
     unified.filter(|path| *path != b"/").or(other).unwrap_or(b"/")
@@ -187,6 +190,11 @@ fn namespace(link: &CStr, kind: &[u8]) -> Option<u64> {
 
 fn number(text: &[u8]) -> Option<u64> {
     core::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
+}
+
+/// What is not known, as in a chroot without /proc, is null and not empty.
+fn text_or_null<const N: usize>(line: &mut Line, key: &str, text: &Text<N>) {
+    line.string_or_null(key, Some(text.as_bytes()).filter(|text| !text.is_empty()));
 }
 
 fn number_or_null(line: &mut Line, key: &str, value: Option<u64>) {

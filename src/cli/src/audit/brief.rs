@@ -74,7 +74,7 @@ impl Words {
         }
     }
 
-    fn program(&mut self, process: ProcessKey, exe: &str, argv: &[Cow<'_, str>]) -> Name {
+    fn program(&mut self, process: ProcessKey, exe: Option<&str>, argv: &[Cow<'_, str>]) -> Name {
         if let Some((known, name)) = self.last
             && known == process
         {
@@ -100,7 +100,7 @@ struct Brief<'a> {
     pid_namespace: Option<u64>,
     uid: u32,
     #[serde(borrow)]
-    exe: Cow<'a, str>,
+    exe: Option<Word<'a>>,
     #[serde(borrow, default)]
     argv: First<'a>,
     #[serde(borrow)]
@@ -137,7 +137,7 @@ impl Fact {
             },
             succeeded: brief.result == Some(0),
             dropped: brief.dropped.unwrap_or_default(),
-            program: words.program(process, &brief.exe, brief.argv.words()),
+            program: words.program(process, brief.exe.as_ref().map(|exe| &*exe.0), brief.argv.words()),
             container: brief.container.map(|id| words.get(&id.0)),
             gpu: brief.device.and_then(|device| device.uuid.or(device.pci)).map(|name| words.get(&name.0)),
         })

@@ -1,6 +1,7 @@
 //! One line of the audit file. Texts are borrowed where they hold no escape; serde does so only where the
 //! type is written as `Cow`, not for another name of it.
 
+use crate::process::DELETED;
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -19,7 +20,7 @@ pub struct Event<'a> {
     pub start_time: Option<u64>,
     pub uid: u32,
     #[serde(borrow)]
-    pub exe: Cow<'a, str>,
+    pub exe: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub argv: Vec<Cow<'a, str>>,
     pub result: Option<i32>,
@@ -95,13 +96,17 @@ impl<'a> Event<'a> {
 
     /// The executable's name, and for an interpreter its script's.
     pub fn program(&self) -> String {
-        program(&self.exe, &self.argv)
+        program(self.exe.as_deref(), &self.argv)
     }
 }
 
-/// The executable's name, and for an interpreter its script's, which is what people call the program.
-pub fn program(exe: &str, argv: &[Cow<'_, str>]) -> String {
-    let name = file_name(exe);
+/// The executable's name, and for an interpreter its script's, which is what people call the program. Where the executable
+/// is not known, as in a chroot without /proc, the name that the program was started by, which need not be true.
+pub fn program(exe: Option<&str>, argv: &[Cow<'_, str>]) -> String {
+    let Some(exe) = exe.filter(|exe| !exe.is_empty()) else {
+        return format!("{} (exe unknown)", file_name(argv.first().map(Cow::as_ref).unwrap_or_default()));
+    };
+    let name = file_name(exe.strip_suffix(DELETED).unwrap_or(exe));
     if !INTERPRETERS.iter().any(|known| name.starts_with(known)) {
         return name.to_owned();
     }

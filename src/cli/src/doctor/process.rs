@@ -3,7 +3,7 @@
 use super::audit_line::{self, Log, Logged};
 use super::{Finding, Level, bad, ok, policy};
 use crate::commands::ps::USED;
-use crate::process::Running;
+use crate::process::{DELETED, Running};
 use crate::subject::Subject;
 use crate::verdict::{self, Verdict};
 use crate::{elf, machine};
@@ -143,6 +143,7 @@ fn route(running: &Running, log: &Log) -> Finding {
 
 /// Whether a mapped file is linked to the driver. It is read as the process itself sees it.
 fn links_the_driver(running: &Running, file: &str) -> bool {
+    let file = file.strip_suffix(DELETED).unwrap_or(file);
     let seen = machine::root().join(format!("proc/{}/root", running.pid)).join(file.trim_start_matches('/'));
     file.contains(".so") && std::fs::read(seen).is_ok_and(|bytes| elf::needs(&bytes, "libcuda.so.1"))
 }
