@@ -102,6 +102,28 @@ fn ok(text: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
+fn a_process_inside_is_explained_from_outside() {
+    if !possible("a_process_inside_is_explained_from_outside") {
+        return;
+    }
+    let system = System::new();
+    assert_eq!(system.install().code, Some(0));
+    let mut inside = Command::new(CHROOT);
+    inside.arg(&system.root).args(["/bin/sh", "-c", "echo waiting; read end"]).env_clear();
+    let mut process = inside.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(process.stdout.take().unwrap()), &mut line).unwrap();
+    let pid = process.id();
+    let out = Child::new(&artefacts().cuvisor).bare().args(["doctor", "--json", "--pid", &pid.to_string()]).run();
+    drop(process.stdin.take());
+    process.wait().unwrap();
+    let findings: Vec<serde_json::Value> = serde_json::from_str(&out.stdout).unwrap_or_else(|error| panic!("{error}: {out:?}"));
+    let cause = |check: &str| findings.iter().find(|finding| finding["check"] == check).unwrap()["cause"].as_str().unwrap().to_owned();
+    assert_eq!(cause("library"), "libcuvisor.so is in it");
+    assert_eq!(cause("policy"), format!("/proc/{pid}/root/etc/cuvisor/policy.toml, [default]: enforce 1"));
+}
+
+#[test]
 fn a_system_is_held_after_one_command_and_as_before_after_another() {
     if !possible("a_system_is_held_after_one_command_and_as_before_after_another") {
         return;

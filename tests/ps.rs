@@ -1,6 +1,6 @@
 //! `cuvisor ps`, over a made-up /proc and over this machine's.
 
-use crate::support::{Child, Output, artefacts, inventory};
+use crate::support::{Child, Output, artefacts, inventory, skip};
 use std::path::Path;
 
 /// A process in a made-up /proc, with so many descriptors of each node.
@@ -62,6 +62,92 @@ pid  user    container  GPUs                             variable at start  libr
     let json: serde_json::Value = serde_json::from_str(&ps(dir.path(), &["--json"]).stdout).unwrap();
     assert_eq!(json[0]["gpus"][0]["uuid"], "GPU-11111111-0000-4000-8000-000000000001");
     assert_eq!((&json[1]["gpus"][0]["allowed"], &json[1]["gpus"][1]["used"]), (&false.into(), &true.into()));
+}
+
+#[test]
+fn a_process_in_a_container_is_judged_by_its_own_files_and_numbers() {
+    let dir = tempfile::TempDir::new().unwrap();
+    inventory(dir.path(), &[0, 1, 2]);
+    let text = "[default]\ndevices = \"none\"\n[[rule]]\nname = \"hers\"\nuser = [\"ada\"]\ngroup = [\"lab\"]\ndevices = [0]\n";
+    // Pid 10's container has the machine's GPU 1, which is 0 there, and its uid 5 is the machine's 100005; 11 has no container.
+    for pid in [10, 11] {
+        process(dir.path(), pid, 100_005, "python3 train.py", "CUVISOR_POLICY=/link.toml", true, &[(1, 20)]);
+    }
+    let folder = dir.path().join("proc/10");
+    std::fs::write(folder.join("uid_map"), "0 100000 65536\n").unwrap();
+    std::fs::write(folder.join("gid_map"), "7 0 1\n").unwrap();
+    let root = folder.join("root");
+    for folder in ["dev", "etc"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    let files = [("dev/nvidia1", ""), ("etc/passwd", "ada:x:5:5::/:\n"), ("etc/group", "lab:x:7:\n"), ("policy.toml", text)];
+    for (file, text) in files {
+        std::fs::write(root.join(file), text).unwrap();
+    }
+    std::os::unix::fs::symlink("/policy.toml", root.join("link.toml")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&ps(dir.path(), &["--json"]).stdout).unwrap();
+    let facts = |k: usize| (&json[k]["rule"], &json[k]["gpus"][0]["index"], &json[k]["gpus"][0]["allowed"]);
+    assert_eq!(facts(0), (&"\"hers\"".into(), &1.into(), &true.into()));
+    assert_eq!(facts(1), (&serde_json::Value::Null, &1.into(), &false.into()), "outside there is no such file, which denies");
+}
+
+#[test]
+fn a_container_without_a_policy_is_judged_by_the_machines() {
+    const NAME: &str = "a_container_without_a_policy_is_judged_by_the_machines";
+    // SAFETY: geteuid takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip(NAME, "only root can make a mount namespace");
+    }
+    let dir = tempfile::TempDir::new().unwrap();
+    inventory(dir.path(), &[0, 1]);
+    process(dir.path(), 10, 0, "python3 train.py", "", false, &[(0, 20)]);
+    std::fs::create_dir_all(dir.path().join("proc/10/root/dev")).unwrap();
+    std::fs::write(dir.path().join("proc/10/root/dev/nvidia0"), "").unwrap();
+    let script = "mount -t tmpfs none /mnt && cp -a /etc/. /mnt/ && mkdir -p /mnt/cuvisor && mount --bind /mnt /etc
+        printf '[default]\\ndevices = [1]\\n' >/etc/cuvisor/policy.toml && exec $0 ps --json";
+    let child = Child::new("unshare").bare().args(["-m", "sh", "-ec", script]).arg(&artefacts().cuvisor);
+    let out = child.env("CUVISOR_PROC_ROOT", dir.path()).run();
+    let json: serde_json::Value = serde_json::from_str(&out.stdout).unwrap_or_else(|error| panic!("{error}: {out:?}"));
+    let marks = ["has a GPU open that the policy does not give it", "the library is not in it"];
+    assert_eq!((&json[0]["marks"], out.code), (&serde_json::json!(marks), Some(1)));
+}
+
+#[test]
+fn what_another_process_names_cannot_hold_up_or_fill_the_command() {
+    let dir = tempfile::TempDir::new().unwrap();
+    inventory(dir.path(), &[0]);
+    let fifo = dir.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let huge = dir.path().join("huge");
+    std::fs::File::create(&huge).unwrap().set_len(1 << 40).unwrap();
+    let cases = [
+        (fifo.display().to_string(), "the policy is no regular file; name a file"),
+        ("/dev/zero".to_owned(), "the policy is no regular file; name a file"),
+        (huge.display().to_string(), "the policy is larger than 4 MiB; join rules that give the same devices"),
+    ];
+    for (pid, (path, reason)) in (10..).zip(cases) {
+        process(dir.path(), pid, 0, "x", &format!("CUVISOR_POLICY={path}"), true, &[(0, 4)]);
+        std::fs::write(dir.path().join(format!("proc/{pid}/stat")), format!("{pid} (x) S 1 {} 4242 0", "0 ".repeat(17))).unwrap();
+        let command = artefacts().cuvisor.display().to_string();
+        let ask = |arguments: &[&str]| {
+            let child = Child::new("timeout").bare().args(["20", &command]).args(arguments.iter().copied());
+            child.env("CUVISOR_PROC_ROOT", dir.path()).env("CUVISOR_POLICY", &path).run()
+        };
+        let of_process = ask(&["doctor", "--pid", &pid.to_string()]);
+        assert!(of_process.stdout.contains(&format!("{path}: {reason}")), "{of_process:?}");
+        let explained = ask(&["explain", "--", "true"]);
+        assert!(explained.stdout.contains(&format!("broken     {path}: {reason}\n")), "{explained:?}");
+        // The library's own words.
+        let held = Child::prog("handle", ["init"]).env("CUVISOR_POLICY", &path).run();
+        assert_eq!((held.stdout.as_str(), held.stderr), ("init 100\n", format!("cuvisor: no GPU for this process: {path}: {reason}\n")));
+    }
+    let marked: serde_json::Value = serde_json::from_str(&ps(dir.path(), &["--json"]).stdout).unwrap();
+    assert_eq!(marked.as_array().unwrap().iter().filter(|one| one["gpus"][0]["allowed"] == false).count(), 3);
+    // So with its audit file, which may be a FIFO as well.
+    process(dir.path(), 20, 0, "x", &format!("CUVISOR_DEVICES=0\0CUVISOR_AUDIT={}", fifo.display()).replace('\0', " "), true, &[(0, 4)]);
+    let child = Child::new("timeout").bare().arg("20").arg(&artefacts().cuvisor).args(["doctor", "--pid", "20"]);
+    let out = child.env("CUVISOR_PROC_ROOT", dir.path()).run();
+    assert!(out.stdout.contains("whether its cuInit came through the library is not known"), "{out:?}");
 }
 
 #[test]

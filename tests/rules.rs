@@ -236,6 +236,7 @@ fn a_system_policy_that_is_locked_or_broken_cannot_be_replaced() {
         return skip("a_system_policy_that_is_locked_or_broken_cannot_be_replaced", "only root can make a mount namespace");
     }
     let prog = artefacts().callers.join("prog").display().to_string();
+    let cuvisor = artefacts().cuvisor.display().to_string();
     for (file, mode, stdout) in [
         ("locked = true\n[default]\ndevices = [1]\n", "644", "init 0\nget 0 0 GPU-11111111\n"),
         ("[default]\ndevices = [1]\n", "644", "init 0\nget 0 0 GPU-33333333\n"),
@@ -244,11 +245,17 @@ fn a_system_policy_that_is_locked_or_broken_cannot_be_replaced() {
     ] {
         let script = format!(
             "mount -t tmpfs none /mnt && mkdir /mnt/etc && cp -a /etc/. /mnt/etc/ && mkdir -p /mnt/etc/cuvisor && cat > /mnt/etc/cuvisor/policy.toml <<'END'\n{file}END\n\
-             chmod {mode} /mnt/etc/cuvisor/policy.toml && mount --bind /mnt/etc /etc && exec {prog} handle init get:0"
+             chmod {mode} /mnt/etc/cuvisor/policy.toml && mount --bind /mnt/etc /etc && {prog} handle init get:0
+             unset LD_PRELOAD && exec {cuvisor} explain --gpus 4 -- {prog} >explained"
         );
         let own = Child::new("unshare").args(["-m", "bash", "-c", &script]).policy("[default]\ndevices = [3]\n");
-        let out = own.run();
-        assert_eq!((out.code, out.stdout.as_str()), (Some(0), stdout), "{file} {mode}: {}", out.stderr);
+        let place = own.path("explained");
+        let (out, explained) = own.run_and(|| std::fs::read_to_string(place).unwrap());
+        assert_eq!(out.stdout, stdout, "{file} {mode}: {}", out.stderr);
+        // What the command says of it.
+        let sees = stdout.contains("GPU-").then(|| if stdout.contains("1111") { "nvidia-smi index 1" } else { "nvidia-smi index 3" });
+        assert_eq!((explained.contains("broken "), out.code), (sees.is_none(), Some(i32::from(sees.is_none()))), "{explained}");
+        assert!(explained.contains(sees.unwrap_or("effective  \"\"")), "{explained}");
     }
 }
 

@@ -162,6 +162,10 @@ impl Child {
 
     /// Runs the child to its end.
     pub fn run(mut self) -> Output {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Output {
         self.prepare();
         let output = self.command.output().unwrap_or_else(|error| panic!("{}: {error}", self.name));
         Output {
@@ -171,6 +175,12 @@ impl Child {
             events: self.events("audit.jsonl"),
             calls: self.calls(),
         }
+    }
+
+    /// The same, and what `look` finds in the child's folder before it is gone.
+    pub fn run_and<T>(mut self, look: impl FnOnce() -> T) -> (Output, T) {
+        let output = self.finish();
+        (output, look())
     }
 
     /// The events in a file of the child's folder.

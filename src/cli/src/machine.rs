@@ -1,5 +1,6 @@
 //! The machine's GPUs, users and groups, read as the library reads them.
 
+use crate::guarded;
 use cuvisor_policy::inventory::{Gpu, Inventory};
 use cuvisor_policy::names;
 use std::path::{Path, PathBuf};
@@ -53,9 +54,20 @@ pub struct User {
     pub gid: u32,
 }
 
+/// The text of a list of users or groups; empty where there is none.
+fn list(root: &Path, path: &str) -> String {
+    const LIMIT: u64 = 256 << 20;
+    String::from_utf8_lossy(&guarded::read(root, Path::new(path), LIMIT).unwrap_or_default()).into_owned()
+}
+
 /// The users of `/etc/passwd`.
 pub fn users() -> Vec<User> {
-    let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    users_of(Path::new("/"))
+}
+
+/// The same where `root` is `/`.
+pub fn users_of(root: &Path) -> Vec<User> {
+    let text = list(root, "/etc/passwd");
     let user = |line: &str| {
         let fields: Vec<_> = line.split(':').collect();
         Some(User { name: (*fields.first()?).to_owned(), uid: fields.get(2)?.parse().ok()?, gid: fields.get(3)?.parse().ok()? })
@@ -75,7 +87,12 @@ pub struct Group {
 
 /// The groups of `/etc/group`.
 pub fn groups() -> Vec<Group> {
-    let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    groups_of(Path::new("/"))
+}
+
+/// The same where `root` is `/`.
+pub fn groups_of(root: &Path) -> Vec<Group> {
+    let text = list(root, "/etc/group");
     let group = |line: &str| {
         let fields: Vec<_> = line.split(':').collect();
         let members = fields.get(3)?.split(',').map(str::to_owned).collect();

@@ -7,6 +7,8 @@ mod commands;
 mod doctor;
 mod elf;
 mod exit;
+mod guarded;
+mod inside;
 mod install;
 mod library;
 mod machine;

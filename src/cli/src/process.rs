@@ -1,5 +1,6 @@
 //! Running processes, as /proc shows them to this user.
 
+use crate::inside::Inside;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -20,6 +21,8 @@ pub struct Running {
     pub uid: u32,
     /// Its groups.
     pub gids: Vec<u32>,
+    /// What of this is otherwise for the process itself.
+    pub inside: Inside,
     /// Executable, links resolved; empty where it may not be read.
     pub exe: Vec<u8>,
     /// Arguments joined by one blank.
@@ -57,10 +60,13 @@ impl Running {
         let maps = std::fs::read(folder.join("maps")).ok();
         let files = maps.map(|text| mapped(&text));
         let stat = std::fs::read(folder.join("stat")).unwrap_or_default();
+        let (uid, gids) = (numbers("Uid:").first().copied()?, [numbers("Gid:"), numbers("Groups:")].concat());
+        let inner_pid = numbers("NSpid:").last().copied().unwrap_or(pid);
         Some(Self {
             pid,
-            uid: numbers("Uid:").first().copied()?,
-            gids: [numbers("Gid:"), numbers("Groups:")].concat(),
+            uid,
+            inside: Inside::of(&folder, (inner_pid, uid, &gids)),
+            gids,
             exe: std::fs::read_link(folder.join("exe")).map(|path| opened_as(path.as_os_str().as_bytes()).to_vec()).unwrap_or_default(),
             command: command.strip_suffix(b"\0").unwrap_or(&command).iter().map(|c| if *c == 0 { b' ' } else { *c }).collect(),
             environment: std::fs::read(folder.join("environ")).ok().map(|text| environment(&text)),

@@ -1,11 +1,16 @@
 //! A policy file as the command shows it: its rules in order, and its faults with their places.
 
-use anyhow::{Context, Result};
+use crate::guarded;
+use anyhow::Context;
 use cuvisor_policy::file::error::{Error, Fault, Position};
 use cuvisor_policy::file::policy::{Part, Policy, Rule};
 use cuvisor_policy::file::raw::offset_in;
 use cuvisor_policy::file::reader::{Sink, read};
+use cuvisor_policy::file::refusal::{self, Refusal, Status};
+use cuvisor_policy::names::POLICY_LIMIT;
 use std::fmt::Write;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What a file says.
@@ -44,8 +49,35 @@ pub fn parse(text: &[u8]) -> Parsed<'_> {
 ///
 /// # Errors
 /// Names the file and what the system said.
-pub fn load(path: &Path) -> Result<Vec<u8>> {
+pub fn load(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("{}", path.display()))
+}
+
+/// Why there is no text of a policy.
+pub enum Unread {
+    /// The file is not there, as the system says.
+    Missing(std::io::Error),
+    /// It may not count: the path, why, and what to do.
+    Refused(String),
+}
+
+/// Reads a policy as the library does where `root` is `/`; `shown` is what errors call it, and `is_system` says whether it
+/// is the machine's own.
+///
+/// # Errors
+/// It is not there, or the library refuses it.
+pub fn policy(root: &Path, path: &Path, shown: &Path, is_system: bool) -> Result<Vec<u8>, Unread> {
+    let refused = |(message, remedy): Refusal| Unread::Refused(format!("{}: {message}; {remedy}", shown.display()));
+    let file = match guarded::open(root, path) {
+        Err(error) if is_system && error.kind() != ErrorKind::NotFound => return Err(refused(refusal::FORBIDDEN)),
+        opened => opened.map_err(Unread::Missing)?,
+    };
+    let metadata = file.metadata().map_err(Unread::Missing)?;
+    let status = Status { is_regular: metadata.is_file(), uid: metadata.uid(), mode: metadata.mode() & 0o7777, len: metadata.len() };
+    match refusal::of(&status, is_system) {
+        Some(refusal) => Err(refused(refusal)),
+        None => guarded::whole(&file, POLICY_LIMIT as u64).map_err(Unread::Missing),
+    }
 }
 
 /// A file's text with the places of its lines, to show parts of it.

@@ -1,8 +1,10 @@
 //! The facts about a process that rules ask for.
 
 use crate::args::Explain;
+use crate::inside;
 use crate::machine;
 use crate::process::Running;
+use crate::source::{self, Unread};
 use anyhow::{Context, Result, bail};
 use cuvisor_policy::names;
 use cuvisor_policy::rule::Facts;
@@ -20,6 +22,24 @@ pub struct Subject {
     command_line: Vec<u8>,
     environment: BTreeMap<Vec<u8>, Vec<u8>>,
     cgroup: Vec<u8>,
+    place: Place,
+}
+
+/// Where a process finds its files.
+struct Place {
+    /// The folder that is `/` for it, as this command reaches it.
+    root: PathBuf,
+    /// Whether that is another one than this command's.
+    is_elsewhere: bool,
+    /// Its working directory, from which a path goes that does not begin at `/`.
+    folder: PathBuf,
+}
+
+impl Place {
+    /// This command's own.
+    fn here() -> Self {
+        Self { root: "/".into(), is_elsewhere: false, folder: std::env::current_dir().unwrap_or_default() }
+    }
 }
 
 impl Subject {
@@ -56,7 +76,7 @@ impl Subject {
         let exe = resolve(program);
         let command_line = args.command.iter().map(|a| a.as_bytes()).collect::<Vec<_>>().join(&b' ');
         let cgroup = std::fs::read("/proc/self/cgroup").unwrap_or_default();
-        Ok(Self { uid, user, gids, exe, command_line, environment, cgroup })
+        Ok(Self { uid, user, gids, exe, command_line, environment, cgroup, place: Place::here() })
     }
 
     /// A program of this shell's, whichever: what rules ask of the user, the environment and the cgroup is this
@@ -75,21 +95,48 @@ impl Subject {
             command_line: shell.map(|shell| shell.command).unwrap_or_default(),
             environment,
             cgroup: own.map(|own| own.cgroup).unwrap_or_default(),
+            place: Place::here(),
         }
     }
 
-    /// A process that runs. What may not be read counts as empty; [`Running`] says what that was.
+    /// A process that runs, as the library in it sees it. What may not be read counts as empty; [`Running`] says what that was.
     pub fn running(running: &Running) -> Self {
-        let user = machine::users().into_iter().find(|u| u.uid == running.uid).map(|u| u.name).unwrap_or_default();
+        let inside = &running.inside;
+        let place = Place { root: inside.root.clone(), is_elsewhere: inside.is_elsewhere, folder: inside.folder.clone() };
+        Self::seen(running, inside.uid, &inside.gids, place)
+    }
+
+    /// A process that runs, as the machine sees it.
+    pub fn from_outside(running: &Running) -> Self {
+        Self::seen(running, running.uid, &running.gids, Place::here())
+    }
+
+    fn seen(running: &Running, uid: u32, gids: &[u32], place: Place) -> Self {
+        let user = machine::users_of(&place.root).into_iter().find(|u| u.uid == uid).map(|u| u.name).unwrap_or_default();
         Self {
-            uid: running.uid,
+            uid,
             user,
-            gids: running.gids.clone(),
+            gids: gids.to_vec(),
             exe: running.exe.clone(),
             command_line: running.command.clone(),
             environment: running.environment.clone().unwrap_or_default(),
             cgroup: running.cgroup.clone(),
+            place,
         }
+    }
+
+    /// Reads a policy as the library in it would; `is_system` where it is the machine's own.
+    ///
+    /// # Errors
+    /// It is not there, or the library refuses it.
+    pub fn policy(&self, path: &Path, is_system: bool) -> Result<Vec<u8>, Unread> {
+        source::policy(&self.place.root, &self.place.folder.join(path), &self.shown(path), is_system)
+    }
+
+    /// A path of its files as this command names it.
+    pub fn shown(&self, path: &Path) -> PathBuf {
+        let place = &self.place;
+        if place.is_elsewhere { inside::below(&place.root, &place.folder.join(path)) } else { path.to_owned() }
     }
 
     /// The folder that stands for `/` where GPUs are looked for.
@@ -131,7 +178,7 @@ impl Facts for Subject {
     }
 
     fn in_group_named(&mut self, name: &[u8]) -> bool {
-        machine::groups().iter().any(|g| g.name.as_bytes() == name && self.gids.contains(&g.gid))
+        machine::groups_of(&self.place.root).iter().any(|g| g.name.as_bytes() == name && self.gids.contains(&g.gid))
     }
 
     fn exe(&mut self) -> &[u8] {

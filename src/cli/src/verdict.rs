@@ -1,7 +1,8 @@
 //! What the policy says of a process, by the library's own order of files and variables.
 
 use crate::machine;
-use crate::source::{self, Source};
+use crate::process::Running;
+use crate::source::{self, Source, Unread};
 use crate::subject::Subject;
 use anyhow::Result;
 use cuvisor_policy::decide::Rights;
@@ -17,6 +18,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 impl Verdict {
+    /// Notes that a file is no policy, and why.
+    fn refuse(&mut self, path: PathBuf, reason: String) {
+        self.policy = Some(path);
+        self.broken = Some(reason);
+    }
+
     /// Whether the policy gives the GPU of this index, or an instance of it; none stands for one that the machine's
     /// inventory lacks. `root` stands for `/`.
     pub fn allows(&self, root: &Path, inventory: &Inventory, index: Option<usize>) -> bool {
@@ -54,6 +61,8 @@ pub struct Verdict {
     pub rejected: Vec<Rejected>,
     /// Variables that do not count, the policy being locked.
     pub ignored: Vec<String>,
+    /// The audit file, with its placeholders.
+    pub audit: Option<String>,
     locked: bool,
     /// Why the policy is broken.
     pub broken: Option<String>,
@@ -93,7 +102,10 @@ pub fn of(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
                 }
                 None => Some(("unknown kind of seal", "write 0, 1 or require")),
             },
-            names::AUDIT => check_audit_file(&value).err().map(|fault| (fault.message(), fault.remedy())),
+            names::AUDIT => {
+                found.audit = Some(String::from_utf8_lossy(&value).into_owned());
+                check_audit_file(&value).err().map(|fault| (fault.message(), fault.remedy()))
+            }
             names::DISABLE if value == b"1" => {
                 found.mode = Mode::Off;
                 None
@@ -122,6 +134,7 @@ fn find(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
         rule: None,
         rejected: Vec::new(),
         ignored: Vec::new(),
+        audit: None,
         locked: false,
         broken: None,
     };
@@ -131,31 +144,51 @@ fn find(subject: &mut Subject, given: Option<&Path>) -> Result<Verdict> {
         return Ok(found);
     }
     let system = Path::new(names::SYSTEM_POLICY);
-    if let Ok(text) = std::fs::read(system) {
-        take(&mut found, subject, system, &text);
-        found.locked |= found.broken.is_some();
-        if found.locked {
-            return Ok(found);
-        }
+    match subject.policy(system, true) {
+        Ok(text) => take(&mut found, subject, system, &text),
+        Err(Unread::Missing(_)) => {}
+        Err(Unread::Refused(reason)) => found.refuse(subject.shown(system), reason),
+    }
+    found.locked |= found.broken.is_some();
+    if found.locked {
+        return Ok(found);
     }
     if let Some(named) = subject.variable(names::POLICY.as_bytes()).map(|v| PathBuf::from(OsStr::from_bytes(v))) {
         found.rejected.clear();
-        match std::fs::read(&named) {
+        match subject.policy(&named, false) {
             Ok(text) => take(&mut found, subject, &named, &text),
-            Err(error) => {
-                found.broken = Some(format!("{}: {error}; name a readable file, or unset the variable", named.display()));
-                found.policy = Some(named);
+            Err(Unread::Missing(error)) => {
+                found.refuse(subject.shown(&named), format!("{}: {error}; name a readable file, or unset the variable", named.display()));
             }
+            Err(Unread::Refused(reason)) => found.refuse(subject.shown(&named), reason),
         }
     }
     Ok(found)
 }
 
+/// What holds for a process that runs, and the GPUs that an index in the policy numbers: those of its container where the
+/// library in it finds a policy there, else those of the machine, whose policy such a process escapes.
+///
+/// # Errors
+/// None that is known: no file is given.
+pub fn of_running(running: &Running, machine: &Inventory) -> Result<(Verdict, Inventory)> {
+    let own = of(&mut Subject::running(running), None)?;
+    if running.inside.is_elsewhere && own.policy.is_none() {
+        let of_machine = of(&mut Subject::from_outside(running), None)?;
+        if of_machine.policy.is_some() {
+            return Ok((of_machine, *machine));
+        }
+    }
+    Ok((own, running.inside.inventory(machine)))
+}
+
 fn take(found: &mut Verdict, subject: &mut Subject, path: &Path, text: &[u8]) {
-    let (parsed, source) = (source::parse(text), Source::new(path, text));
-    found.policy = Some(path.to_owned());
+    let shown = subject.shown(path);
+    let (parsed, source) = (source::parse(text), Source::new(&shown, text));
+    found.policy = Some(shown.clone());
     found.broken = parsed.errors.first().map(|error| source.show(error).trim_end().to_owned());
     found.locked = parsed.policy.locked;
+    found.audit = parsed.policy.audit.file.map(|file| String::from_utf8_lossy(file).into_owned());
     let mut matched = None;
     for rule in &parsed.rules {
         match rule::mismatch(rule, subject) {

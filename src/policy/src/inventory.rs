@@ -74,6 +74,11 @@ impl Inventory {
         self.gpus.iter().take(self.len).enumerate()
     }
 
+    /// The index of the GPU with this minor.
+    pub fn index_of_minor(&self, minor: u32) -> Option<usize> {
+        self.iter().find(|(_, gpu)| gpu.minor == minor).map(|(index, _)| index)
+    }
+
     /// How many GPUs there are.
     pub fn len(&self) -> usize {
         self.len

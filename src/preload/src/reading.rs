@@ -6,8 +6,9 @@ use cuvisor_policy::buffer::Text;
 use cuvisor_policy::file::error::{Error, Fault, Position};
 use cuvisor_policy::file::policy::{Audit, Grant, Mode, Part, Rule};
 use cuvisor_policy::file::reader::{Progress, Sink};
+use cuvisor_policy::file::refusal::{self, Refusal};
 use cuvisor_policy::inventory::Inventory;
-use cuvisor_policy::{names, rule};
+use cuvisor_policy::rule;
 
 use crate::facts::{Process, Texts};
 use crate::hot::{TEXTS, idle};
@@ -19,9 +20,6 @@ use crate::trace::Trace;
 const WINDOW: usize = 8192 - TEXTS;
 /// What of it lies in the page of the texts, which is touched in any case.
 const FIRST_PAGE: usize = 4096 - TEXTS;
-
-/// Why a policy is refused as a whole, and what to do.
-type Refusal = (&'static str, &'static str);
 
 const UNREADABLE: Refusal = ("the policy cannot be read", "check the disk");
 const CHANGED: Refusal = ("the policy became shorter while it was read", "write a new file and rename it to this name");
@@ -106,23 +104,15 @@ impl Reading<'_> {
         let file = match opened {
             Ok(file) => file,
             Err(errno) if is_system && errno != libc::ENOENT => {
-                self.refuse(path.to_bytes(), "the policy cannot be read by this user", "make it readable by everybody: chmod 0644");
+                let (message, remedy) = refusal::FORBIDDEN;
+                self.refuse(path.to_bytes(), message, remedy);
                 return Found::Unreadable;
             }
             Err(_) => return Found::Missing,
         };
         let Some(status) = file.status() else { return Found::Missing };
         let len = usize::try_from(status.len).unwrap_or(usize::MAX);
-        let fault = if !status.is_regular {
-            Some(("the policy is no regular file", "name a file"))
-        } else if len > names::POLICY_LIMIT {
-            Some(("the policy is larger than 4 MiB", "join rules that give the same devices"))
-        } else if is_system && (status.uid != 0 || status.mode & 0o022 != 0) {
-            Some(("the policy can be changed by others than root", "chown root:root and chmod 0644"))
-        } else {
-            None
-        };
-        if let Some((message, remedy)) = fault {
+        if let Some((message, remedy)) = refusal::of(&status, is_system) {
             self.refuse(path.to_bytes(), message, remedy);
             return Found::Unreadable;
         }

@@ -1,14 +1,14 @@
 //! Which files to read, and how.
 
-use crate::source;
+use crate::subject::Subject;
+use crate::{guarded, verdict};
 use anyhow::{Context, Result};
-use cuvisor_policy::names;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The files that were named, else the policy's audit file with those that were rotated from it, oldest first.
+/// The files that were named, else the audit file of this shell's policy with those that were rotated from it, oldest first.
 ///
 /// # Errors
 /// No file was named and the policy names none that exists.
@@ -16,10 +16,8 @@ pub fn choose(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if !named.is_empty() {
         return Ok(named.to_vec());
     }
-    let pattern = match std::env::var_os(names::AUDIT) {
-        Some(path) => PathBuf::from(path),
-        None => of_policy().context("no file was named, and the policy names no audit file: name one")?,
-    };
+    let audit = verdict::of(&mut Subject::here(), None)?.audit;
+    let pattern = audit.map(PathBuf::from).context("no file was named, and the policy names no audit file: name one")?;
     let found = expand(&pattern);
     anyhow::ensure!(
         !found.is_empty(),
@@ -27,14 +25,6 @@ pub fn choose(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
         pattern.display()
     );
     Ok(found)
-}
-
-/// The audit file of the policy that holds here, with its placeholders.
-fn of_policy() -> Option<PathBuf> {
-    let path = std::env::var_os(names::POLICY).map_or_else(|| PathBuf::from(names::SYSTEM_POLICY), PathBuf::from);
-    let text = std::fs::read(path).ok()?;
-    let file = source::parse(&text).policy.audit.file?;
-    Some(PathBuf::from(String::from_utf8_lossy(file).into_owned()))
 }
 
 /// The files whose names fit the pattern, `{uid}` and `{pid}` standing for digits, and what was rotated from
@@ -75,7 +65,20 @@ pub fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
         return Ok(Box::new(std::io::stdin()));
     }
     let file = File::open(path).with_context(|| format!("{}", path.display()))?;
-    Ok(if path.extension().is_some_and(|e| e == "gz") { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
+    Ok(unpacked(file, path))
+}
+
+/// The same for a file below a process's `/` that the process may have made what it likes.
+///
+/// # Errors
+/// Says what the system said.
+pub fn open_in(root: &Path, path: &Path) -> Result<Box<dyn Read + Send>> {
+    let inner = path.strip_prefix(root).map_or_else(|_| path.to_owned(), |inner| Path::new("/").join(inner));
+    Ok(unpacked(guarded::open_regular(root, &inner)?, path))
+}
+
+fn unpacked(file: File, path: &Path) -> Box<dyn Read + Send> {
+    if path.extension().is_some_and(|e| e == "gz") { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) }
 }
 
 #[cfg(test)]

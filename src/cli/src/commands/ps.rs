@@ -6,8 +6,7 @@ use crate::exit::Exit;
 use crate::machine;
 use crate::output::{Users, table};
 use crate::process::{self, Running};
-use crate::subject::Subject;
-use crate::verdict::{self, Verdict};
+use crate::verdict;
 use anyhow::Result;
 use cuvisor_policy::container;
 use cuvisor_policy::file::policy::{Mode, Seal};
@@ -86,10 +85,10 @@ fn compute_processes() -> BTreeSet<u32> {
 }
 
 fn look(running: &Running, inventory: &Inventory, compute: &BTreeSet<u32>, users: &Users) -> Result<Shown> {
-    let mut subject = Subject::running(running);
-    let verdict = verdict::of(&mut subject, None)?;
+    let (verdict, counted) = verdict::of_running(running, inventory)?;
+    let allowed = |minor| verdict.allows(&machine::root(), &counted, counted.index_of_minor(minor));
     let gpus: Vec<Gpu> =
-        running.nodes.iter().flatten().map(|(minor, count)| gpu(*minor, *count, running, inventory, compute, &verdict)).collect();
+        running.nodes.iter().flatten().map(|(minor, count)| gpu(*minor, *count, running, inventory, compute, allowed(*minor))).collect();
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let holds = verdict.policy.is_some() && verdict.mode != Mode::Off;
     let mut marks = Vec::new();
@@ -121,15 +120,14 @@ fn look(running: &Running, inventory: &Inventory, compute: &BTreeSet<u32>, users
     })
 }
 
-fn gpu(minor: u32, count: usize, running: &Running, inventory: &Inventory, compute: &BTreeSet<u32>, verdict: &Verdict) -> Gpu {
-    let known = inventory.iter().find(|(_, gpu)| gpu.minor == minor);
-    let index = known.map(|(index, _)| index);
+fn gpu(minor: u32, count: usize, running: &Running, inventory: &Inventory, compute: &BTreeSet<u32>, allowed: bool) -> Gpu {
+    let index = inventory.index_of_minor(minor);
     Gpu {
         minor,
         index,
-        uuid: known.and_then(|(_, gpu)| gpu.uuid).map(|uuid| format!("GPU-{}", String::from_utf8_lossy(&uuid.text()))),
+        uuid: index.and_then(|index| inventory.get(index)?.uuid).map(|uuid| format!("GPU-{}", String::from_utf8_lossy(&uuid.text()))),
         used: count >= USED || compute.contains(&running.pid),
-        allowed: verdict.allows(&machine::root(), inventory, index),
+        allowed,
     }
 }
 

@@ -2,10 +2,12 @@
 
 use crate::audit::event::{Event, Seal};
 use crate::audit::files;
+use crate::inside;
 use crate::process::Running;
-use cuvisor_policy::names;
+use crate::verdict::Verdict;
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 
 /// The last `init` of a process.
 pub struct Logged {
@@ -32,24 +34,26 @@ impl Log {
     }
 }
 
-/// Looks for the process in the audit files that can be read: its own variable's, else the policy's.
-pub fn find(running: &Running) -> Log {
-    let own = running.environment.as_ref().and_then(|e| e.get(names::AUDIT.as_bytes()));
-    let own =
-        own.map(|path| String::from_utf8_lossy(path).replace("{uid}", &running.uid.to_string()).replace("{pid}", &running.pid.to_string()));
-    let paths = match own {
-        Some(path) => vec![path.into()],
-        None => files::choose(&[]).unwrap_or_default(),
+/// Looks for the process in the audit files that can be read: those that it writes itself, else those of this command's
+/// policy.
+pub fn find(running: &Running, verdict: &Verdict) -> Log {
+    let inside = &running.inside;
+    let (root, paths) = match &verdict.audit {
+        Some(pattern) => {
+            let path = pattern.replace("{uid}", &inside.uid.to_string()).replace("{pid}", &inside.pid.to_string());
+            (&*inside.root, files::expand(&inside::below(&inside.root, Path::new(&path))))
+        }
+        None => (Path::new("/"), files::choose(&[]).unwrap_or_default()),
     };
     let mut log = Log::Unread;
     for path in paths {
-        let Ok(file) = files::open(&path) else { continue };
+        let Ok(file) = files::open_in(root, &path) else { continue };
         if matches!(log, Log::Unread) {
             log = Log::Silent;
         }
         for line in BufReader::new(file).lines().map_while(Result::ok).filter(|line| line.contains("\"init\"")) {
             let Ok(event) = Event::parse(&line) else { continue };
-            if event.event == "init" && event.pid == i64::from(running.pid) && event.start_time == running.start_time {
+            if event.event == "init" && event.pid == i64::from(inside.pid) && event.start_time == running.start_time {
                 let own = |text: &Option<Cow<'_, str>>| text.as_deref().map(str::to_owned);
                 let (request, effective) = (own(&event.request), own(&event.effective));
                 log = Log::Init(Box::new(Logged { request, effective, seal: event.seal.clone(), origin: event.origin() }));

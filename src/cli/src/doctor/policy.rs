@@ -53,14 +53,7 @@ pub fn rule(verdict: &Verdict) -> Finding {
 
 fn audit(verdict: &Verdict, subject: &mut Subject) -> Finding {
     const CHECK: &str = "audit file";
-    let variable = subject.variable(names::AUDIT.as_bytes()).map(|path| String::from_utf8_lossy(path).into_owned());
-    let named = variable.filter(|_| !verdict.ignored.iter().any(|name| name == names::AUDIT));
-    let in_file = || {
-        let text = std::fs::read(verdict.policy.as_ref()?).ok()?;
-        let file = source::parse(&text).policy.audit.file?;
-        Some(String::from_utf8_lossy(file).into_owned())
-    };
-    let Some(pattern) = named.or_else(in_file) else { return ok(CHECK, "none is asked for") };
+    let Some(pattern) = &verdict.audit else { return ok(CHECK, "none is asked for") };
     let path = PathBuf::from(pattern.replace("{uid}", &subject.uid().to_string()).replace("{pid}", "0"));
     let folder = path.parent().unwrap_or(Path::new("/"));
     let shown = path.display();

@@ -3,22 +3,23 @@
 use super::audit_line::{self, Log, Logged};
 use super::{Finding, Level, bad, ok, policy};
 use crate::commands::ps::USED;
+use crate::guarded::{self, PROGRAM_LIMIT};
 use crate::process::{DELETED, Running};
-use crate::subject::Subject;
 use crate::verdict::{self, Verdict};
 use crate::{elf, machine};
 use anyhow::Result;
 use cuvisor_policy::file::policy::Seal;
 use cuvisor_policy::inventory::Inventory;
 use cuvisor_policy::{names, sealed};
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub fn examine(running: &Running, inventory: &Inventory) -> Result<Vec<Finding>> {
-    let verdict = verdict::of(&mut Subject::running(running), None)?;
-    let log = audit_line::find(running);
+    let (verdict, counted) = verdict::of_running(running, inventory)?;
+    let log = audit_line::find(running, &verdict);
     let logged = log.init();
-    let mut findings = vec![driver(running), devices(running, inventory, &verdict), variable(running, logged)];
+    let mut findings = vec![driver(running), devices(running, inventory, &counted, &verdict), variable(running, logged)];
     findings.push(library(running, &verdict));
     findings.push(route(running, &log));
     findings.push(policy::rule(&verdict));
@@ -40,21 +41,21 @@ fn driver(running: &Running) -> Finding {
     }
 }
 
-fn devices(running: &Running, inventory: &Inventory, verdict: &Verdict) -> Finding {
+/// `counted` are the GPUs that an index in the policy numbers.
+fn devices(running: &Running, inventory: &Inventory, counted: &Inventory, verdict: &Verdict) -> Finding {
     let Some(nodes) = &running.nodes else {
         return bad("GPUs", Level::Warning, "its descriptors may not be read", "ask as root, or as the process's user");
     };
     if nodes.is_empty() {
         return ok("GPUs", "it has no GPU open");
     }
-    let index = |minor: u32| inventory.iter().find(|(_, gpu)| gpu.minor == minor).map(|(index, _)| index);
-    let name = |minor: u32| index(minor).map_or_else(|| format!("minor {minor}"), |index| format!("GPU {index}"));
+    let name = |minor: u32| inventory.index_of_minor(minor).map_or_else(|| format!("minor {minor}"), |index| format!("GPU {index}"));
     let state = |(minor, count): (&u32, &usize)| {
         format!("{} {}", name(*minor), if *count >= USED { "used: it has a context" } else { "opened, no context" })
     };
     let all = nodes.iter().map(state).collect::<Vec<_>>().join(", ");
-    let outside: Vec<_> =
-        nodes.keys().filter(|minor| !verdict.allows(&machine::root(), inventory, index(**minor))).map(|minor| name(*minor)).collect();
+    let allowed = |minor: u32| verdict.allows(&machine::root(), counted, counted.index_of_minor(minor));
+    let outside: Vec<_> = nodes.keys().filter(|minor| !allowed(**minor)).map(|minor| name(*minor)).collect();
     if outside.is_empty() {
         return ok("GPUs", all);
     }
@@ -101,15 +102,17 @@ fn absence(running: &Running) -> String {
     let exe = Path::new(std::ffi::OsStr::new("/proc")).join(running.pid.to_string()).join("exe");
     let root = machine::root();
     let exe = if root == Path::new("/") { exe } else { root.join("proc").join(running.pid.to_string()).join("exe") };
-    if let Some(obstacle) = std::fs::read(&exe).ok().and_then(|bytes| elf::obstacle(&bytes)) {
+    let read = |file: File| guarded::whole(&file, PROGRAM_LIMIT).ok();
+    if let Some(obstacle) = File::open(&exe).ok().and_then(read).and_then(|bytes| elf::obstacle(&bytes)) {
         return obstacle.text().to_owned();
     }
     if exe.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o6000 != 0) {
         return "it is a set-user-ID program: LD_PRELOAD does not count for it".to_owned();
     }
-    let listed = std::fs::read_to_string(root.join("etc/ld.so.preload")).is_ok_and(|text| text.contains("libcuvisor.so"));
-    let variable =
-        running.environment.as_ref().map(|e| e.get(&b"LD_PRELOAD"[..]).is_some_and(|v| v.windows(13).any(|w| w == b"libcuvisor.so")));
+    let preloads = if running.inside.is_elsewhere { &running.inside.root } else { &root };
+    let preloads = guarded::read(preloads, Path::new("/etc/ld.so.preload"), PROGRAM_LIMIT).unwrap_or_default();
+    let listed = names_the_library(&preloads);
+    let variable = running.environment.as_ref().map(|e| e.get(&b"LD_PRELOAD"[..]).is_some_and(|list| names_the_library(list)));
     match (listed, variable) {
         (true, _) => "/etc/ld.so.preload names it now, so the process was started before that".to_owned(),
         (false, Some(true)) => "LD_PRELOAD names it, and the loader could not load it: look at its path and permissions".to_owned(),
@@ -118,6 +121,10 @@ fn absence(running: &Running) -> String {
         }
         (false, None) => "/etc/ld.so.preload does not name it, and its environment may not be read".to_owned(),
     }
+}
+
+fn names_the_library(list: &[u8]) -> bool {
+    memchr::memmem::find(list, b"libcuvisor.so").is_some()
 }
 
 /// From so many descriptors of one node on the driver is initialised: NVML alone opens 3 (driver-facts.md).
@@ -143,9 +150,9 @@ fn route(running: &Running, log: &Log) -> Finding {
 
 /// Whether a mapped file is linked to the driver. It is read as the process itself sees it.
 fn links_the_driver(running: &Running, file: &str) -> bool {
-    let file = file.strip_suffix(DELETED).unwrap_or(file);
-    let seen = machine::root().join(format!("proc/{}/root", running.pid)).join(file.trim_start_matches('/'));
-    file.contains(".so") && std::fs::read(seen).is_ok_and(|bytes| elf::needs(&bytes, "libcuda.so.1"))
+    let path = Path::new(file.strip_suffix(DELETED).unwrap_or(file));
+    let bytes = || guarded::read(&running.inside.root, path, PROGRAM_LIMIT);
+    file.contains(".so") && bytes().is_ok_and(|bytes| elf::needs(&bytes, "libcuda.so.1"))
 }
 
 /// The kernel does not tell who is sealed: the audit line does, else an inherited variable; the promise not

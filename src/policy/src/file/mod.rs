@@ -1,5 +1,5 @@
 //! The policy file: [`raw`] is what was typed, [`policy`] what it can mean, [`reader`] makes one of the other,
-//! [`error`] is what is wrong with it.
+//! [`error`] is what is wrong with it, and [`refusal`] why it is not even read.
 //!
 //! The format is the part of TOML 1.0 that a policy needs: comments, `[table]`, `[[table]]`, and
 //! `key = value` with strings, whole numbers, booleans and arrays of these. What is accepted here
@@ -15,5 +15,6 @@ mod keys;
 pub mod policy;
 pub mod raw;
 pub mod reader;
+pub mod refusal;
 mod text;
 mod values;

@@ -3,23 +3,12 @@
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use cuvisor_policy::buffer::Text;
+use cuvisor_policy::file::refusal::Status;
 
 use super::{Buffer, errno, written};
 
 /// An open file, closed when dropped.
 pub struct File(pub(super) c_int);
-
-/// What [`File::status`] tells.
-pub struct Status {
-    /// A regular file.
-    pub is_regular: bool,
-    /// Owner.
-    pub uid: u32,
-    /// Permission bits.
-    pub mode: u32,
-    /// Length in bytes.
-    pub len: u64,
-}
 
 impl File {
     /// Opens for reading, never waiting for a FIFO's writer.
