@@ -151,6 +151,40 @@ fn what_another_process_names_cannot_hold_up_or_fill_the_command() {
 }
 
 #[test]
+fn what_another_user_writes_cannot_move_the_cursor() {
+    let dir = tempfile::TempDir::new().unwrap();
+    inventory(dir.path(), &[0]);
+    process(dir.path(), 10, 0, "a\u{1b}[2J\n10\u{9b}1mb", "CUDA_VISIBLE_DEVICES=\u{1b}[31m CUVISOR_POLICY=/no\rne", true, &[(0, 4)]);
+    let lines = [("init", ",\"result\":0,\"request\":\"\\u001b[2J\",\"effective\":\"0\""), ("device", ",\"result\":0")].map(|(event, more)| {
+        format!(
+            "{{\"schema\":\"cuvisor.audit/1\",\"time\":\"2026-11-01T10:00:00.000000Z\",\"event\":\"{event}\",\"outcome\":\"enforced\",\"pid\":10,\
+             \"uid\":0,\"exe\":\"/x\\u001b[2J\\ny\",\"argv\":[]{more}}}\n"
+        )
+    });
+    std::fs::write(dir.path().join("a.jsonl"), lines.concat() + "\u{1b}[2Jno event\n").unwrap();
+    std::fs::write(dir.path().join("p.toml"), "devices = \"\u{1b}[2J\"\n").unwrap();
+    let ask = |arguments: &[&str]| {
+        let mut child = Child::new(&artefacts().cuvisor).bare().args(arguments.iter().copied()).env("CUVISOR_PROC_ROOT", dir.path());
+        child.command().current_dir(dir.path());
+        child.run()
+    };
+    for arguments in [
+        &["ps"][..],
+        &["doctor", "--pid", "10"],
+        &["tail", "a.jsonl"],
+        &["report", "a.jsonl"],
+        &["check", "p.toml"],
+        &["explain", "--policy", "p.toml", "--", "a\u{1b}b"],
+        &["explain", "--env", "CUDA_VISIBLE_DEVICES=\u{1b}[2J", "--", "true"],
+    ] {
+        let out = ask(arguments);
+        let text = out.stdout + &out.stderr;
+        assert!(text.contains('?') && !text.contains(|c: char| c.is_control() && c != '\n'), "{arguments:?}: {text:?}");
+    }
+    assert_eq!(ask(&["ps"]).stdout.lines().count(), 2, "a line of its own for none");
+}
+
+#[test]
 fn what_was_replaced_since_is_known_by_its_name() {
     let dir = tempfile::TempDir::new().unwrap();
     inventory(dir.path(), &[0, 1]);

@@ -3,6 +3,7 @@
 use crate::audit::event::Event;
 use crate::commands::run::cannot_start;
 use crate::exit::Exit;
+use crate::output::terminal::harmless;
 use anyhow::{Context, Result};
 use cuvisor_policy::names;
 use std::collections::BTreeSet;
@@ -40,7 +41,7 @@ fn report(lines: &str) -> bool {
     for event in lines.lines().filter_map(|line| Event::parse(line).ok()).filter(|event| event.event == "init") {
         if told.insert((event.pid, event.start_time)) {
             let result = event.result.unwrap_or_default();
-            eprintln!(
+            let line = format!(
                 "cuvisor: CUDA was not expected: {} (pid {}): {:.2} s cuInit -> {result}{} by {}{}",
                 event.program(),
                 event.pid,
@@ -49,6 +50,7 @@ fn report(lines: &str) -> bool {
                 event.caller.as_deref().unwrap_or("code outside any library"),
                 event.origin()
             );
+            eprintln!("{}", harmless(&line));
         }
     }
     !told.is_empty()

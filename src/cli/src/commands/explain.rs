@@ -3,6 +3,7 @@
 use crate::args::Explain;
 use crate::exit::Exit;
 use crate::machine;
+use crate::output::terminal::{print, show};
 use crate::reading::{Token, tokens};
 use crate::subject::Subject;
 use crate::verdict::{self, Rejected};
@@ -55,9 +56,9 @@ pub fn run(args: &Explain) -> Result<Exit> {
     let inventory = args.gpus.map_or_else(|| machine::inventory(&subject.root()), machine::imagined);
     let explanation = explain(&mut subject, args.policy.as_deref(), &inventory)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&explanation)?);
+        print(&format!("{}\n", serde_json::to_string_pretty(&explanation)?))?;
     } else {
-        print!("{}", text(&explanation, inventory.is_empty()));
+        show(&text(&explanation, inventory.is_empty()))?;
     }
     Ok(if explanation.broken.is_some() { Exit::Found } else { Exit::Success })
 }

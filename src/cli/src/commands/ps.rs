@@ -1,9 +1,9 @@
 //! `cuvisor ps`: which processes have a GPU open now, whoever started them.
 
 use crate::args::Ps;
-use crate::commands::report::print;
 use crate::exit::Exit;
 use crate::machine;
+use crate::output::terminal::print;
 use crate::output::{Users, table};
 use crate::process::{self, Running};
 use crate::verdict;

@@ -5,11 +5,11 @@ use crate::audit::groups::{Bar, Filter, Report};
 use crate::audit::{files, lines};
 use crate::exit::Exit;
 use crate::machine;
+use crate::output::terminal::{harmless, print};
 use crate::output::{Row, Users, csv, html, json, table};
 use anyhow::{Context, Result, anyhow};
 use jiff::civil::DateTime;
 use jiff::{SignedDuration, Span, Timestamp, ZonedDateTime};
-use std::io::Write;
 
 /// Prints the report.
 ///
@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> Result<Exit> {
     let (groups, dropped) = report.finish();
     if faults.count > 0 {
         let first = faults.first.unwrap_or_default();
-        eprintln!("cuvisor: {} lines are no events and were left out; the first: {first}", faults.count);
+        eprintln!("cuvisor: {} lines are no events and were left out; the first: {}", faults.count, harmless(&first));
     }
     if dropped > 0 {
         eprintln!("cuvisor: {dropped} events could not be written when they happened, by the library's own count");
@@ -54,14 +54,6 @@ pub fn run(args: &Args) -> Result<Exit> {
         _ => table::report(&rows, &users),
     };
     print(&text)
-}
-
-/// Prints to stdout; a reader that has gone away is no error.
-pub fn print(text: &str) -> Result<Exit> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(Exit::Success),
-    }
 }
 
 /// Microseconds since 1970 of `2h` (ago), a date, a local time, or RFC 3339.

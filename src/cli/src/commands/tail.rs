@@ -5,6 +5,7 @@ use crate::audit::event::Event;
 use crate::audit::files;
 use crate::exit::Exit;
 use crate::output::Users;
+use crate::output::terminal::harmless;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +33,7 @@ pub fn run(args: &Tail) -> Result<Exit> {
         }
     }
     let mut out = std::io::stdout().lock();
-    let mut show = |line: &[u8]| writeln!(out, "{}", text(line, &users));
+    let mut show = |line: &[u8]| writeln!(out, "{}", harmless(&text(line, &users)));
     for line in &last {
         if show(line).is_err() {
             return Ok(Exit::Success);

@@ -11,9 +11,9 @@ mod variables;
 pub use driver::ASK;
 
 use crate::args::Doctor;
-use crate::commands::report::print;
 use crate::exit::Exit;
 use crate::machine;
+use crate::output::terminal::{harmless, print};
 use crate::process::Running;
 use crate::subject::Subject;
 use crate::verdict;
@@ -120,13 +120,13 @@ fn text(findings: &[Finding]) -> String {
             Level::Warning => "warning",
             Level::Failure => "failure",
         };
-        let _ = writeln!(text, "{:<width$}{level:<9}{}", finding.check, finding.cause);
+        let _ = writeln!(text, "{:<width$}{level:<9}{}", finding.check, harmless(&finding.cause));
         let margin = " ".repeat(width + 9);
         for detail in &finding.details {
-            let _ = writeln!(text, "{margin}{detail}");
+            let _ = writeln!(text, "{margin}{}", harmless(detail));
         }
         if let Some(remedy) = &finding.remedy {
-            let _ = writeln!(text, "{margin}-> {remedy}");
+            let _ = writeln!(text, "{margin}-> {}", harmless(remedy));
         }
     }
     text

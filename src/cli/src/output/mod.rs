@@ -4,6 +4,7 @@ pub mod csv;
 pub mod html;
 pub mod json;
 pub mod table;
+pub mod terminal;
 
 use crate::audit::groups::{Group, Key};
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
 //! Tables for people.
 
+use super::terminal::harmless;
 use super::{Row, Users, seconds, time};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -8,7 +9,7 @@ pub fn plain(header: &[&str], numbers: &[usize], rows: Vec<Vec<String>>) -> Stri
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header.to_vec());
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| harmless(cell)));
     }
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));

@@ -5,6 +5,7 @@ mod earlier;
 use crate::args::Check;
 use crate::exit::Exit;
 use crate::machine;
+use crate::output::terminal::show;
 use crate::source::{self, Source};
 use anyhow::Result;
 use cuvisor_policy::device::{Kind, Selector};
@@ -63,7 +64,7 @@ pub fn run(args: &Check) -> Result<Exit> {
         count(parsed.errors.len(), "error"),
         count(warnings.len(), "warning")
     ));
-    println!("{}", shown.join("\n"));
+    show(&format!("{}\n", shown.join("\n")))?;
     Ok(if parsed.errors.is_empty() { Exit::Success } else { Exit::Found })
 }
 
