@@ -78,6 +78,35 @@ fn a_library_that_is_not_there_or_cannot_be_loaded_is_an_error() {
 }
 
 #[test]
+fn a_policy_that_cannot_count_is_an_error_before_the_program_starts() {
+    let told = |path: &str, text: &str| {
+        let out = run(&["--policy", path, "echo", "started"], |c| c.policy(text));
+        assert_eq!((out.code, out.stdout.as_str()), (Some(125), ""), "{out:?}");
+        out.stderr
+    };
+    assert_eq!(told("none.toml", ""), "cuvisor: --policy none.toml: No such file or directory (os error 2)\n");
+    assert_eq!(told(".", ""), "cuvisor: --policy .: the policy is no regular file; name a file\n");
+    let broken = "\
+cuvisor: the policy has an error, and would give no GPU to the program:
+policy.toml:2:12: error: an index in hexadecimal (the driver would read 0)
+2 | devices = [0x1]
+  |            ^^^
+  = write the index in decimal
+";
+    assert_eq!(told("policy.toml", "[default]\ndevices = [0x1]\n"), broken);
+    let large = "#".repeat((4 << 20) + 1);
+    assert_eq!(
+        told("policy.toml", &large),
+        "cuvisor: --policy policy.toml: the policy is larger than 4 MiB; join rules that give the same devices\n"
+    );
+    let out = Child::new(&artefacts().cuvisor).bare().args(["check", "policy.toml"]).policy(&large).run();
+    assert_eq!(
+        (out.code, out.stderr.as_str()),
+        (Some(2), "cuvisor: policy.toml: the policy is larger than 4 MiB; join rules that give the same devices\n")
+    );
+}
+
+#[test]
 fn an_option_that_a_locked_policy_will_not_listen_to_is_an_error() {
     for (option, value) in [("--devices", "1"), ("--mode", "off"), ("--audit", "/x")] {
         let out = run(&["--policy", "policy.toml", option, value, "true"], |c| c.policy("locked = true\n"));

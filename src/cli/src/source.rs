@@ -1,7 +1,7 @@
 //! A policy file as the command shows it: its rules in order, and its faults with their places.
 
 use crate::guarded;
-use anyhow::Context;
+use anyhow::anyhow;
 use cuvisor_policy::file::error::{Error, Fault, Position};
 use cuvisor_policy::file::policy::{Part, Policy, Rule};
 use cuvisor_policy::file::raw::offset_in;
@@ -9,6 +9,7 @@ use cuvisor_policy::file::reader::{Sink, read};
 use cuvisor_policy::file::refusal::{self, Refusal, Status};
 use cuvisor_policy::names::POLICY_LIMIT;
 use std::fmt::Write;
+use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -45,15 +46,20 @@ pub fn parse(text: &[u8]) -> Parsed<'_> {
     parsed
 }
 
-/// Reads a file.
+/// Reads a file that the user has named, which may be a pipe.
 ///
 /// # Errors
-/// Names the file and what the system said.
+/// Names the file and what the system said, or that it is larger than a policy may be.
 pub fn load(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("{}", path.display()))
+    let bytes = File::open(path).and_then(|file| guarded::whole(&file, POLICY_LIMIT as u64));
+    bytes.map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => anyhow!("{}: {}; {}", path.display(), refusal::TOO_LARGE.0, refusal::TOO_LARGE.1),
+        _ => anyhow!("{}: {error}", path.display()),
+    })
 }
 
 /// Why there is no text of a policy.
+#[derive(Debug)]
 pub enum Unread {
     /// The file is not there, as the system says.
     Missing(std::io::Error),

@@ -3,7 +3,8 @@
 use crate::args::Run;
 use crate::commands::expect;
 use crate::exit::Exit;
-use crate::{library, source};
+use crate::library;
+use crate::source::{self, Source, Unread};
 use anyhow::{Result, bail};
 use cuvisor_policy::device::Devices;
 use cuvisor_policy::file::policy::{Mode, Seal, check_audit_file};
@@ -20,7 +21,7 @@ use std::process::Command;
 /// Says which option is wrong and what to write instead, or that the library is not there.
 pub fn run(args: &Run) -> Result<Exit> {
     let Some((program, arguments)) = args.command.split_first() else { bail!("no command was given") };
-    check_locked(args)?;
+    check_policy(args)?;
     let mut command = Command::new(program);
     command.args(arguments);
     if let Some(devices) = &args.devices {
@@ -62,8 +63,9 @@ pub fn cannot_start(program: &impl std::fmt::Display, error: &std::io::Error) ->
     if error.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotStart }
 }
 
-/// An option that a locked policy will not listen to is a mistake that would otherwise show only in the log.
-fn check_locked(args: &Run) -> Result<()> {
+/// A policy that is named and cannot count would give the program no GPU, and tell so only where it uses CUDA; an option
+/// that a locked policy will not listen to would show only in the log.
+fn check_policy(args: &Run) -> Result<()> {
     let given = [
         ("--devices", args.devices.is_some()),
         ("--mode", args.mode.is_some()),
@@ -73,7 +75,17 @@ fn check_locked(args: &Run) -> Result<()> {
     ];
     let own = args.policy.as_deref().map(|path| (path, false));
     for (path, is_system) in [Some((Path::new(names::SYSTEM_POLICY), true)), own].into_iter().flatten() {
-        if !std::fs::read(path).is_ok_and(|text| source::parse(&text).policy.locked) {
+        let text = match source::policy(Path::new("/"), &absolute(path)?, path, is_system) {
+            Ok(text) => text,
+            Err(_) if is_system => continue,
+            Err(Unread::Missing(error)) => bail!("--policy {}: {error}", path.display()),
+            Err(Unread::Refused(reason)) => bail!("--policy {reason}"),
+        };
+        let parsed = source::parse(&text);
+        if let Some(error) = parsed.errors.first().filter(|_| !is_system) {
+            bail!("the policy has an error, and would give no GPU to the program:\n{}", Source::new(path, &text).show(error).trim_end());
+        }
+        if !parsed.policy.locked {
             continue;
         }
         let policy = is_system && args.policy.is_some();

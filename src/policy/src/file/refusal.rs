@@ -8,6 +8,9 @@ pub type Refusal = (&'static str, &'static str);
 /// It is there and this user may not read it.
 pub const FORBIDDEN: Refusal = ("the policy cannot be read by this user", "make it readable by everybody: chmod 0644");
 
+/// It is longer than [`POLICY_LIMIT`].
+pub const TOO_LARGE: Refusal = ("the policy is larger than 4 MiB", "join rules that give the same devices");
+
 /// What fstat(2) tells of a file.
 pub struct Status {
     /// A regular file.
@@ -25,7 +28,7 @@ pub fn of(status: &Status, is_system: bool) -> Option<Refusal> {
     if !status.is_regular {
         Some(("the policy is no regular file", "name a file"))
     } else if !usize::try_from(status.len).is_ok_and(|len| len <= POLICY_LIMIT) {
-        Some(("the policy is larger than 4 MiB", "join rules that give the same devices"))
+        Some(TOO_LARGE)
     } else if is_system && (status.uid != 0 || status.mode & 0o022 != 0) {
         Some(("the policy can be changed by others than root", "chown root:root and chmod 0644"))
     } else {
