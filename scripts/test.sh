@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-say() { printf '\n== %s\n' "$1"; }
+say() { printf '\n== %s (after %d s)\n' "$1" "$SECONDS"; }
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     missing=()
